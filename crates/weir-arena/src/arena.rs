@@ -1,0 +1,201 @@
+//! The arena: one memfd, mapped read-only once, and the account of its pages.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::extent::Extent;
+use crate::pages::{FreePages, PageRange};
+use crate::{ArenaError, PAGE_BYTES, registry};
+
+/// The span is this many times the limit: holes cost nothing in a sparse file, and with that much
+/// room best fit never fails for fragmentation while pages are free.
+const SPAN_FACTOR: u64 = 8;
+
+/// A bounded, shared store of immutable bytes. Cheap to clone; the memory lives until the last
+/// clone and the last `Bytes` are gone.
+#[derive(Clone)]
+pub struct Arena {
+    memory: Arc<Memory>,
+}
+
+impl Arena {
+    /// Sets up an arena that holds at most `limit_bytes` (rounded up to a page).
+    ///
+    /// # Errors
+    /// [`ArenaError::Setup`] if the system refuses the memfd or the mapping.
+    pub fn new(limit_bytes: u64) -> Result<Arena, ArenaError> {
+        Ok(Arena { memory: Arc::new(Memory::new(limit_bytes)?) })
+    }
+
+    /// Reserves room for a body of up to `capacity_bytes`.
+    ///
+    /// # Errors
+    /// [`ArenaError::Full`] when the limit would be passed.
+    pub fn reserve(&self, capacity_bytes: usize) -> Result<Extent, ArenaError> {
+        let count = capacity_bytes.div_ceil(PAGE_BYTES).max(1) as u64;
+        let range = self.memory.take(count)?;
+        Ok(Extent::new(Arc::clone(&self.memory), range))
+    }
+
+    /// Bytes reserved or stored now, in whole pages.
+    pub fn used(&self) -> u64 {
+        self.memory.used_pages.load(Ordering::Relaxed) * PAGE_BYTES as u64
+    }
+
+    /// The most bytes the arena holds.
+    pub fn limit(&self) -> u64 {
+        self.memory.limit_pages * PAGE_BYTES as u64
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arena").field("used", &self.used()).field("limit", &self.limit()).finish()
+    }
+}
+
+/// The memfd, its mapping and the account of its pages; shared by the arena and all its extents.
+pub(crate) struct Memory {
+    fd: OwnedFd,
+    base: NonNull<u8>,
+    span_bytes: usize,
+    limit_pages: u64,
+    used_pages: AtomicU64,
+    free: Mutex<FreePages>,
+}
+
+// SAFETY: `base` is only read through, by `slice`, from ranges that are never written again; all
+// other fields are thread-safe themselves. Test: `readers_on_other_threads_see_what_was_written`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(limit_bytes: u64) -> Result<Memory, ArenaError> {
+        let setup = |step, source: io::Error| ArenaError::Setup { limit_bytes, step, source };
+        if rustix::param::page_size() != PAGE_BYTES {
+            return Err(setup("page size", io::Error::other("pages are not 4 KiB")));
+        }
+        let limit_pages = limit_bytes.div_ceil(PAGE_BYTES as u64).max(1);
+        let span_pages = limit_pages.saturating_mul(SPAN_FACTOR);
+        let span_bytes = usize::try_from(span_pages.saturating_mul(PAGE_BYTES as u64))
+            .ok()
+            .filter(|&bytes| bytes < 1 << 46)
+            .ok_or_else(|| setup("size", io::Error::other("larger than the address space")))?;
+
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("weir-arena", flags)
+            .map_err(|e| setup("memfd_create", e.into()))?;
+        rustix::fs::ftruncate(&fd, span_bytes as u64).map_err(|e| setup("ftruncate", e.into()))?;
+        // Nobody, not even a helper that is handed the descriptor, can take mapped pages away.
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)
+            .map_err(|e| setup("fcntl(F_ADD_SEALS)", e.into()))?;
+        // SAFETY: a fresh mapping at an address that the kernel chooses aliases nothing. It stays
+        // until `drop`, and the file cannot shrink under it (sealed above).
+        let base = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                span_bytes,
+                ProtFlags::READ,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                &fd,
+                0,
+            )
+        }
+        .map_err(|e| setup("mmap", e.into()))?;
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or_else(|| setup("mmap", io::Error::other("mapped at address 0")))?;
+
+        let memory = Memory {
+            fd,
+            base,
+            span_bytes,
+            limit_pages,
+            used_pages: AtomicU64::new(0),
+            free: Mutex::new(FreePages::new(span_pages)),
+        };
+        registry::register(base.as_ptr() as usize, span_bytes, memory.fd.as_raw_fd())
+            .ok_or_else(|| setup("register", io::Error::other("too many arenas")))?;
+        Ok(memory)
+    }
+
+    /// Takes `count` pages, or says how many are free.
+    fn take(&self, count: u64) -> Result<PageRange, ArenaError> {
+        let page = PAGE_BYTES as u64;
+        let full = |used: u64| ArenaError::Full {
+            wanted_bytes: count * page,
+            free_bytes: self.limit_pages.saturating_sub(used) * page,
+            limit_bytes: self.limit_pages * page,
+        };
+        let within = |used: u64| used.checked_add(count).filter(|&sum| sum <= self.limit_pages);
+        self.used_pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).map_err(full)?;
+        let range = self.free.lock().take(count);
+        range.ok_or_else(|| {
+            let before = self.used_pages.fetch_sub(count, Ordering::Relaxed);
+            full(before - count)
+        })
+    }
+
+    /// Gives back pages that were never written.
+    pub(crate) fn give_back_untouched(&self, range: PageRange) {
+        self.free.lock().give_back(range);
+        self.used_pages.fetch_sub(range.count, Ordering::Relaxed);
+    }
+
+    /// Detaches written pages from the file and gives their range back.
+    pub(crate) fn free(&self, range: PageRange) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let page = PAGE_BYTES as u64;
+        let punched =
+            rustix::fs::fallocate(&self.fd, flags, range.start * page, range.count * page);
+        if punched.is_ok() {
+            self.give_back_untouched(range);
+        }
+        // Otherwise the range stays taken: pages that might still be in a send queue are never
+        // handed out again, at the price of leaking them. tmpfs has no reason to refuse a hole.
+    }
+
+    /// Writes into a range that only the caller's extent owns.
+    pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> io::Result<()> {
+        while !data.is_empty() {
+            match rustix::io::pwrite(&self.fd, data, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    data = &data[n..];
+                    offset += n as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes at `offset..offset + len`.
+    ///
+    /// # Safety
+    /// The range must have been written completely, must never be written again, and must stay
+    /// allocated as long as the slice is used.
+    pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        debug_assert!(offset + len <= self.span_bytes);
+        // SAFETY: inside the mapping; immutable by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        registry::unregister(self.base.as_ptr() as usize);
+        // SAFETY: the mapping was made by `new` with this address and length, and nothing refers
+        // to it: every slice's owner holds this `Memory`.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span_bytes) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
