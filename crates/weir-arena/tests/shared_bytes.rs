@@ -1,6 +1,8 @@
 //! The arena's promise on real sockets: every byte received equals every byte stored, also when the
 //! object was dropped, its pages punched and the range refilled while a socket still held it.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::thread;

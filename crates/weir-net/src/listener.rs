@@ -1,0 +1,184 @@
+//! Listening sockets: one per worker and address (SO_REUSEPORT), so that workers share no accept
+//! queue; Unix-domain sockets are shared, since the kernel does not balance those.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::SocketFlags;
+use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
+use tokio::io::unix::AsyncFd;
+
+/// Connections that may wait in a worker's accept queue; the kernel caps it at net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// A silent client is handed over after this time; until then its connection costs no descriptor.
+const DEFER_ACCEPT: Duration = Duration::from_secs(5);
+
+/// Binds a TCP listener for one worker. Options that connections inherit are set here, once.
+///
+/// # Errors
+/// What the system says: the address is in use, not local, or privileged.
+pub fn bind_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let IpAddr::V6(ip) = address.ip() {
+        // `[::]` serves IPv4 too, as users of `:8080` expect.
+        socket.set_only_v6(!ip.is_unspecified())?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    defer_accept(&socket);
+    Ok(socket.into())
+}
+
+/// Binds a Unix-domain listener, replacing a socket file that nobody listens on any more.
+///
+/// # Errors
+/// What the system says; `AddrInUse` if another process listens there.
+pub fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    let address = SockAddr::unix(path)?;
+    if let Err(e) = socket.bind(&address) {
+        if e.kind() != io::ErrorKind::AddrInUse || is_alive(&address)? {
+            return Err(e);
+        }
+        std::fs::remove_file(path)?;
+        socket.bind(&address)?;
+    }
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether a TCP address is free for this process, ignoring SO_REUSEPORT: without this question a
+/// second server started by mistake would silently share the port.
+///
+/// # Errors
+/// `AddrInUse` or what else the system says.
+pub fn probe_tcp(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if let IpAddr::V6(ip) = address.ip() {
+        socket.set_only_v6(!ip.is_unspecified())?;
+    }
+    socket.bind(&address.into())
+}
+
+/// The address a TCP listener is bound to, with the port the kernel chose for port 0.
+///
+/// # Errors
+/// If the descriptor is no TCP socket.
+pub fn local_address(fd: &impl AsFd) -> io::Result<SocketAddr> {
+    let any = rustix::net::getsockname(fd)?;
+    SocketAddr::try_from(any).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// A listener in a worker's event loop.
+#[derive(Debug)]
+pub struct Listener {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Listener {
+    /// Registers a bound, nonblocking listener with the current runtime.
+    ///
+    /// # Errors
+    /// If the event loop refuses the descriptor.
+    pub fn new(fd: OwnedFd) -> io::Result<Listener> {
+        // SAFETY: the descriptor is owned by the `AsyncFd` and stays open until it is dropped.
+        let fd = unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)?;
+        Ok(Listener { fd })
+    }
+
+    /// The next connection: a nonblocking descriptor and, for TCP, the client's address.
+    ///
+    /// # Errors
+    /// Of the listener itself: descriptors or memory exhausted. Connections that failed before
+    /// they were accepted are passed over.
+    pub async fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+        loop {
+            let mut guard = self.fd.readable().await?;
+            match guard.try_io(|fd| accept(fd.get_ref())) {
+                Ok(Err(e)) if is_of_the_connection(&e) => {}
+                Ok(result) => return result,
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// A connection that already waits, if any.
+    pub fn accept_waiting(&self) -> Option<(OwnedFd, Option<SocketAddr>)> {
+        accept(self.fd.get_ref()).ok()
+    }
+
+    /// Lets no new handshake begin, while connections whose handshake has begun still complete and
+    /// can be accepted: closing right away would reset them. Clients that come later retry, and
+    /// find the port closed or taken over.
+    ///
+    /// # Errors
+    /// If the kernel refuses the filter; then closing right away is all that is left.
+    pub fn refuse_new(&self) -> io::Result<()> {
+        // Of the TCP header's byte 13 only SYN is set, not ACK: drop; everything else passes.
+        const LOAD_BYTE: u16 = 0x30;
+        const AND: u16 = 0x54;
+        const JUMP_EQUAL: u16 = 0x15;
+        const RETURN: u16 = 0x06;
+        let program = [
+            SockFilter::new(LOAD_BYTE, 0, 0, 13),
+            SockFilter::new(AND, 0, 0, 0x12),
+            SockFilter::new(JUMP_EQUAL, 0, 1, 0x02),
+            SockFilter::new(RETURN, 0, 0, 0),
+            SockFilter::new(RETURN, 0, 0, u32::MAX),
+        ];
+        socket2::SockRef::from(self.fd.get_ref()).attach_filter(&program)
+    }
+}
+
+fn accept(fd: &OwnedFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (fd, peer) = rustix::net::acceptfrom_with(fd, flags)?;
+    Ok((fd, peer.and_then(|any| SocketAddr::try_from(any).ok())))
+}
+
+/// Errors that belong to one connection (accept(2), "Error handling"), not to the listener.
+fn is_of_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, HostUnreachable, Interrupted, NetworkDown};
+    use io::ErrorKind::{NetworkUnreachable, PermissionDenied};
+    matches!(
+        error.kind(),
+        ConnectionAborted
+            | Interrupted
+            | NetworkDown
+            | NetworkUnreachable
+            | HostUnreachable
+            | PermissionDenied
+    ) || error.raw_os_error() == Some(libc::EPROTO)
+}
+
+fn is_alive(address: &SockAddr) -> io::Result<bool> {
+    Ok(Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(address).is_ok())
+}
+
+/// Wakes the server with the request instead of with the connection: one trip through the event
+/// loop less. Where the option is missing nothing but that is lost.
+fn defer_accept(socket: &Socket) {
+    let seconds = libc::c_int::try_from(DEFER_ACCEPT.as_secs()).unwrap_or(1);
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option's value is an int that lives through the call. Test:
+    // `tests/stream.rs` accepts through such a listener.
+    let _ = unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(socket),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            std::ptr::from_ref(&seconds).cast(),
+            length,
+        )
+    };
+}

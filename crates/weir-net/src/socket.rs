@@ -1,0 +1,231 @@
+//! A client's socket and what the worker must know to judge whether the client is still alive:
+//! plain relaxed stores on the hot path, read a few times a second by [`crate::ConnectionTable`].
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+
+use rustix::net::Shutdown;
+
+use crate::table::Clock;
+
+/// What a connection is doing, as far as timeouts are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// No byte of the next request has arrived.
+    Idle = 0,
+    /// A request head has begun to arrive.
+    Head = 1,
+    /// At least one request is being served.
+    Busy = 2,
+    /// The bytes belong to a tunnel; only write progress is watched.
+    Tunnel = 3,
+    /// The output is ended; input is thrown away until the client ends it.
+    Linger = 4,
+}
+
+/// One connection's socket, its addresses and its activity. Owned by the stream and, for reaping,
+/// by the worker's table until the stream is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    clock: Arc<Clock>,
+    phase: AtomicU8,
+    /// Requests being served; more than one only in HTTP/2.
+    in_flight: AtomicU32,
+    /// The connection speaks HTTP/2, where bytes between requests are not a request head.
+    multiplexed: AtomicBool,
+    /// The bytes are TLS records, so that nothing may be written but by TLS.
+    encrypted: AtomicBool,
+    /// A request was answered before its body was read to the end.
+    body_left: AtomicBool,
+    /// Tick at which the phase began.
+    phase_since: AtomicU32,
+    /// Tick at which a write first found the send buffer full; 0 while writes make progress.
+    write_blocked_since: AtomicU32,
+    /// Tick at which somebody began to wait for request body bytes; 0 while nobody does.
+    body_awaited_since: AtomicU32,
+    /// Set when the worker ended the connection, with the reason for the log.
+    reaped: AtomicU8,
+}
+
+impl Socket {
+    pub(crate) fn new(
+        fd: OwnedFd,
+        peer: Option<SocketAddr>,
+        local: Option<SocketAddr>,
+        clock: Arc<Clock>,
+    ) -> Socket {
+        let now = clock.tick();
+        Socket {
+            fd,
+            peer,
+            local,
+            clock,
+            phase: AtomicU8::new(Phase::Idle as u8),
+            in_flight: AtomicU32::new(0),
+            multiplexed: AtomicBool::new(false),
+            encrypted: AtomicBool::new(false),
+            body_left: AtomicBool::new(false),
+            phase_since: AtomicU32::new(now),
+            write_blocked_since: AtomicU32::new(0),
+            body_awaited_since: AtomicU32::new(0),
+            reaped: AtomicU8::new(0),
+        }
+    }
+
+    /// The client's address; `None` for Unix-domain sockets.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// The address the client connected to; `None` for Unix-domain sockets.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// What the connection is doing.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Idle,
+            1 => Phase::Head,
+            2 => Phase::Busy,
+            3 => Phase::Tunnel,
+            _ => Phase::Linger,
+        }
+    }
+
+    /// Declares the connection HTTP/2.
+    pub fn set_multiplexed(&self) {
+        self.multiplexed.store(true, Relaxed);
+        self.enter(Phase::Idle);
+    }
+
+    /// Declares the connection encrypted.
+    pub fn set_encrypted(&self) {
+        self.encrypted.store(true, Relaxed);
+    }
+
+    /// Declares the connection a tunnel.
+    pub fn set_tunnel(&self) {
+        self.enter(Phase::Tunnel);
+    }
+
+    /// A request's head is complete and it is being served.
+    #[inline]
+    pub fn request_started(&self) {
+        self.in_flight.store(self.in_flight.load(Relaxed) + 1, Relaxed);
+        self.enter(Phase::Busy);
+    }
+
+    /// A request's response has been handed over completely.
+    #[inline]
+    pub fn request_finished(&self) {
+        let left = self.in_flight.load(Relaxed).saturating_sub(1);
+        self.in_flight.store(left, Relaxed);
+        if left == 0 && self.phase() == Phase::Busy {
+            self.enter(Phase::Idle);
+        }
+    }
+
+    /// A request was answered although its body is still arriving: closing must linger.
+    pub fn set_body_left(&self) {
+        self.body_left.store(true, Relaxed);
+    }
+
+    /// Somebody waits for bytes of a request body (`true`), or got some (`false`).
+    #[inline]
+    pub fn await_body(&self, waiting: bool) {
+        note(&self.body_awaited_since, waiting, &self.clock);
+    }
+
+    #[inline]
+    pub(crate) fn bytes_read(&self) {
+        if self.phase.load(Relaxed) == Phase::Idle as u8 && !self.multiplexed.load(Relaxed) {
+            self.enter(Phase::Head);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write_blocked(&self, blocked: bool) {
+        note(&self.write_blocked_since, blocked, &self.clock);
+    }
+
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.load(Relaxed)
+    }
+
+    pub(crate) fn has_body_left(&self) -> bool {
+        self.body_left.load(Relaxed)
+    }
+
+    pub(crate) fn set_linger(&self) {
+        if self.phase() != Phase::Linger {
+            self.enter(Phase::Linger);
+        }
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.encrypted.load(Relaxed)
+    }
+
+    /// Lets the stream see the end of input once it has read what already arrived.
+    pub(crate) fn close_read(&self) {
+        // The peer may have gone already: nothing is left to do then.
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Read);
+    }
+
+    pub(crate) fn phase_since(&self) -> u32 {
+        self.phase_since.load(Relaxed)
+    }
+
+    pub(crate) fn write_blocked_since(&self) -> u32 {
+        self.write_blocked_since.load(Relaxed)
+    }
+
+    pub(crate) fn body_awaited_since(&self) -> u32 {
+        self.body_awaited_since.load(Relaxed)
+    }
+
+    /// Ends the connection in both directions; the stream sees its end at the next read or write.
+    pub(crate) fn close(&self, code: u8) {
+        self.reaped.store(code, Relaxed);
+        // The peer may have gone already: nothing is left to do then.
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
+    }
+
+    pub(crate) fn reaped(&self) -> u8 {
+        self.reaped.load(Relaxed)
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+        self.phase_since.store(self.clock.tick(), Relaxed);
+    }
+}
+
+/// Keeps the first tick of a state in `since`, 0 outside of it.
+#[inline]
+fn note(since: &AtomicU32, in_state: bool, clock: &Clock) {
+    match (in_state, since.load(Relaxed)) {
+        (true, 0) => since.store(clock.tick(), Relaxed),
+        (false, 1..) => since.store(0, Relaxed),
+        _ => {}
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}

@@ -1,0 +1,211 @@
+//! The stream under HTTP: a nonblocking socket that sends slices of an arena by sendfile, and that
+//! is registered with the event loop only when it first has to wait.
+//!
+//! A connection that brings its request and takes its response without waiting costs no epoll_ctl:
+//! with one connection per request that is two system calls fewer (see BENCHMARKS.md, S1).
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustix::net::RecvFlags;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::send::send_vectored;
+use crate::socket::Socket;
+use crate::table::ConnectionTable;
+
+/// A client connection's bytes. Implements tokio's I/O traits, vectored writes included.
+#[derive(Debug)]
+pub struct Stream {
+    /// Registered with the event loop; `None` until the first wait.
+    registered: Option<AsyncFd<Arc<Socket>>>,
+    socket: Arc<Socket>,
+    table: Arc<ConnectionTable>,
+    key: usize,
+    /// Bytes that were read to find out the protocol and are read again by it.
+    unread: Vec<u8>,
+    unread_start: usize,
+    /// The receive queue was empty after the last read: closing cannot cut off the response.
+    drained: bool,
+}
+
+impl Stream {
+    /// Takes over a nonblocking socket and enters it into the worker's table.
+    pub fn new(
+        fd: OwnedFd,
+        peer: Option<SocketAddr>,
+        local: Option<SocketAddr>,
+        table: &Arc<ConnectionTable>,
+    ) -> Stream {
+        let socket = Arc::new(Socket::new(fd, peer, local, Arc::clone(table.clock())));
+        let key = table.insert(Arc::clone(&socket));
+        Stream {
+            registered: None,
+            socket,
+            table: Arc::clone(table),
+            key,
+            unread: Vec::new(),
+            unread_start: 0,
+            drained: false,
+        }
+    }
+
+    /// The socket and its activity.
+    pub fn socket(&self) -> &Arc<Socket> {
+        &self.socket
+    }
+
+    /// Puts bytes back in front of what will be read next.
+    pub(crate) fn unread(&mut self, bytes: Vec<u8>) {
+        debug_assert!(self.unread_start == self.unread.len(), "bytes put back twice");
+        self.unread = bytes;
+        self.unread_start = 0;
+    }
+
+    /// Runs a nonblocking system call until it does not ask to wait.
+    fn poll_call<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        direction: Direction,
+        mut call: impl FnMut(&Socket) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        loop {
+            let Some(registered) = &self.registered else {
+                match call(&self.socket) {
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    result => return Poll::Ready(result),
+                }
+                // SAFETY: the socket's descriptor is open as long as the `Arc` that the `AsyncFd`
+                // holds, and a `Socket` never changes its descriptor.
+                let registered = unsafe { AsyncFd::register(Arc::clone(&self.socket)) };
+                self.registered = Some(registered.map_err(io::Error::from)?);
+                continue;
+            };
+            let mut guard = ready!(match direction {
+                Direction::Read => registered.poll_read_ready(cx),
+                Direction::Write => registered.poll_write_ready(cx),
+            })?;
+            match guard.try_io(|fd| call(fd.get_ref())) {
+                Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return Poll::Ready(result),
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// A read that did not fill its buffer emptied the queue: the next one waits for the event
+    /// loop instead of asking the kernel in vain.
+    fn short_read(&mut self, cx: &mut Context<'_>) {
+        if let Some(registered) = &self.registered
+            && let Poll::Ready(Ok(mut guard)) = registered.poll_read_ready(cx)
+        {
+            guard.clear_ready();
+        }
+    }
+
+    fn poll_write_slices(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = self.poll_call(cx, Direction::Write, |socket| send_vectored(socket, slices));
+        self.socket.write_blocked(result.is_pending());
+        result
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.unread_start < this.unread.len() {
+            let rest = &this.unread[this.unread_start..];
+            let n = rest.len().min(buf.remaining());
+            buf.put_slice(&rest[..n]);
+            this.unread_start += n;
+            if this.unread_start == this.unread.len() {
+                this.unread = Vec::new();
+                this.unread_start = 0;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let result = this.poll_call(cx, Direction::Read, |socket| {
+            // SAFETY: `recv` only writes initialised bytes, and only their count is advanced.
+            let unfilled = unsafe { buf.unfilled_mut() };
+            let ((received, _), _) = rustix::net::recv(socket, unfilled, RecvFlags::empty())?;
+            Ok(received.len())
+        });
+        let n = ready!(result)?;
+        // SAFETY: `recv` has initialised the first `n` bytes of the unfilled part.
+        unsafe { buf.assume_init(n) };
+        buf.advance(n);
+        this.drained = buf.remaining() > 0;
+        if n > 0 {
+            this.socket.bytes_read();
+            if this.drained {
+                this.short_read(cx);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_slices(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_slices(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Closing a drained socket sends FIN just as shutdown would, one system call later. One
+        // with unread input would be reset, and the response with it (RFC 9112 §9.6): end the
+        // output first, then read on until the client has seen it.
+        if self.drained && !self.socket.has_body_left() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(crate::linger::poll_linger(&mut self, cx));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // First out of the event loop, while the descriptor is certainly open.
+        self.registered = None;
+        self.table.remove(self.key);
+    }
+}
