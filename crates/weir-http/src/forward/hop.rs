@@ -1,0 +1,206 @@
+//! Hop-by-hop fields (RFC 9110 §7.6.1): removed from every forwarded message, and put back where
+//! the next hop needs them.
+
+use http::header::{self, HeaderMap, HeaderName};
+use http::{HeaderValue, Version};
+
+/// Fields that belong to one connection whether or not Connection lists them. `Trailer` is not
+/// among them: trailers are forwarded. `Proxy` is no field at all, but CGI programs take it for
+/// their proxy setting ("httpoxy").
+const HOP_BY_HOP: [HeaderName; 11] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-authentication-info"),
+    HeaderName::from_static("proxy"),
+];
+
+/// Fields that Connection must not remove: they are for the origin or for Weir itself, and a
+/// client that lists them wants the two to see different requests.
+const END_TO_END: [HeaderName; 18] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::DATE,
+    header::EXPECT,
+    header::FORWARDED,
+    header::HOST,
+    header::RANGE,
+    header::SET_COOKIE,
+    header::VARY,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+];
+
+/// What the removed fields asked of this hop, for putting it back on the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hop {
+    /// The Upgrade value, if Connection listed it.
+    pub upgrade: Option<HeaderValue>,
+    /// TE said that trailers are understood.
+    pub trailers: bool,
+}
+
+/// Removes the fields that must not be forwarded from a request or response.
+pub fn strip_hop_by_hop(headers: &mut HeaderMap) -> Hop {
+    let mut hop = Hop::default();
+    if headers.contains_key(header::TE) {
+        hop.trailers = lists(headers, header::TE, b"trailers");
+    }
+    if headers.contains_key(header::CONNECTION) {
+        if lists(headers, header::CONNECTION, b"upgrade") {
+            hop.upgrade = headers.get(header::UPGRADE).cloned();
+        }
+        for name in listed_names(headers) {
+            headers.remove(name);
+        }
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+    hop
+}
+
+impl Hop {
+    /// Puts on a request what the next hop, which speaks `version`, needs to know. An upgrade is
+    /// forwarded only over HTTP/1.1 and only where the caller can tunnel it.
+    pub fn restore(&self, headers: &mut HeaderMap, version: Version, tunnel: bool) {
+        let http1 = version == Version::HTTP_11;
+        let upgrade = self.upgrade.as_ref().filter(|_| http1 && tunnel);
+        if let Some(protocol) = upgrade {
+            headers.insert(header::UPGRADE, protocol.clone());
+        }
+        if self.trailers {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        // RFC 9110 §7.8 and §10.1.4 want both listed; HTTP/2 has no Connection.
+        let connection = match (upgrade.is_some(), self.trailers && http1) {
+            (true, true) => "upgrade, te",
+            (true, false) => "upgrade",
+            (false, true) => "te",
+            (false, false) => return,
+        };
+        headers.insert(header::CONNECTION, HeaderValue::from_static(connection));
+    }
+}
+
+/// Whether the list field `name` has `member`, with or without parameters.
+fn lists(headers: &HeaderMap, name: HeaderName, member: &[u8]) -> bool {
+    headers.get_all(name).iter().flat_map(|value| crate::syntax::split(value.as_bytes(), b',')).any(
+        |element| {
+            let token = crate::syntax::split(element, b';').next();
+            token.is_some_and(|token| token.eq_ignore_ascii_case(member))
+        },
+    )
+}
+
+/// The removable fields that Connection lists. Options that name no field are skipped without
+/// being stored, so that the ordinary `keep-alive` and `close` cost no allocation.
+fn listed_names(headers: &HeaderMap) -> Vec<HeaderName> {
+    let ordinary: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .flat_map(|value| crate::syntax::split(value.as_bytes(), b','))
+        .filter(|option| !ordinary.iter().any(|name| option.eq_ignore_ascii_case(name)))
+        .filter_map(|option| HeaderName::from_bytes(option).ok())
+        .filter(|name| !END_TO_END.contains(name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        map
+    }
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn removes_what_belongs_to_the_connection() {
+        let mut map = headers(&[
+            ("connection", "keep-alive, X-Private"),
+            ("connection", "x-other"),
+            ("x-private", "1"),
+            ("x-private", "2"),
+            ("x-other", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "gzip"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("proxy-connection", "keep-alive"),
+            ("proxy-authorization", "Basic x"),
+            ("proxy", "http://evil"),
+            ("trailer", "grpc-status"),
+            ("accept", "*/*"),
+        ]);
+        assert_eq!(strip_hop_by_hop(&mut map), Hop::default());
+        assert_eq!(names(&map), ["accept", "trailer"]);
+    }
+
+    #[test]
+    fn connection_cannot_remove_end_to_end_fields() {
+        for name in END_TO_END {
+            let mut map = HeaderMap::new();
+            map.insert(&name, HeaderValue::from_static("x"));
+            map.insert(header::CONNECTION, HeaderValue::from_str(name.as_str()).unwrap());
+            strip_hop_by_hop(&mut map);
+            assert_eq!(names(&map), [name.as_str()]);
+        }
+    }
+
+    #[test]
+    fn upgrade_and_trailers_are_put_back() {
+        let check = |fields: &[(&'static str, &str)], version, tunnel, expect: &[(&str, &str)]| {
+            let mut map = headers(fields);
+            strip_hop_by_hop(&mut map).restore(&mut map, version, tunnel);
+            let mut found: Vec<_> =
+                map.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+            found.sort_unstable();
+            assert_eq!(found, expect, "{fields:?}");
+        };
+        let socket = &[("connection", "Upgrade"), ("upgrade", "websocket")];
+        let grpc = &[("te", "trailers;q=0.5, gzip")];
+        let (h1, h2) = (Version::HTTP_11, Version::HTTP_2);
+        check(socket, h1, true, &[("connection", "upgrade"), ("upgrade", "websocket")]);
+        check(socket, h1, false, &[]);
+        check(socket, h2, true, &[]);
+        check(&[("upgrade", "websocket")], h1, true, &[]);
+        check(grpc, h1, false, &[("connection", "te"), ("te", "trailers")]);
+        check(grpc, h2, false, &[("te", "trailers")]);
+        check(&[("te", "gzip")], h2, false, &[]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_hop_by_hop_survives(connection in "[ -~]{0,30}", te in "[ -~]{0,12}") {
+            let mut map = headers(&[("connection", &connection), ("te", &te), ("host", "a"),
+                ("content-length", "1")]);
+            strip_hop_by_hop(&mut map);
+            prop_assert_eq!(names(&map), ["content-length", "host"]);
+        }
+    }
+}

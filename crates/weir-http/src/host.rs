@@ -1,0 +1,188 @@
+//! Host and `:authority`: a name or address and an optional port (RFC 9112 §3.2, RFC 3986 §3.2),
+//! in the one form by which sites are looked up and cache keys are made.
+
+use std::borrow::Cow;
+use std::net::Ipv6Addr;
+
+use crate::Malformed;
+
+/// Longest host accepted, in bytes: DNS's 253 and some room for a trailing dot and an IPv6 zone.
+const HOST_LEN_MAX: usize = 256;
+
+/// A parsed host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Host<'a> {
+    /// Name or IPv4 address in lower case without trailing dot; an IPv6 address in brackets, as
+    /// written but in lower case.
+    pub name: Cow<'a, str>,
+    /// Port, where one was given.
+    pub port: Option<u16>,
+}
+
+impl Host<'_> {
+    /// The port, or the scheme's default.
+    pub fn port_or_default(&self, tls: bool) -> u16 {
+        self.port.unwrap_or(if tls { 443 } else { 80 })
+    }
+
+    /// The same host with a name of its own.
+    pub fn into_owned(self) -> Host<'static> {
+        Host { name: Cow::Owned(self.name.into_owned()), port: self.port }
+    }
+}
+
+impl std::fmt::Display for Host<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Parses a Host value or an authority. User information, percent-encoding, an empty host and
+/// everything that is not a letter, digit, `-`, `.`, `_` or `~` in a name are refused: such names
+/// exist in neither DNS nor `/etc/hosts`, and servers disagree about them.
+pub fn parse(raw: &[u8]) -> Result<Host<'_>, Malformed> {
+    if raw.first() == Some(&b'[') {
+        return parse_ipv6(raw);
+    }
+    let mut upper = false;
+    let mut name_len = raw.len();
+    for (index, &byte) in raw.iter().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {}
+            b'A'..=b'Z' => upper = true,
+            b':' => {
+                name_len = index;
+                break;
+            }
+            _ => return Err(Malformed::Host),
+        }
+    }
+    let port = parse_port(&raw[name_len..])?;
+    let name = &raw[..name_len];
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    if name.is_empty() || name.len() > HOST_LEN_MAX || has_empty_label(name) {
+        return Err(Malformed::Host);
+    }
+    Ok(Host { name: text(name, upper)?, port })
+}
+
+fn parse_ipv6(raw: &[u8]) -> Result<Host<'_>, Malformed> {
+    let end = raw.iter().position(|&byte| byte == b']').ok_or(Malformed::Host)?;
+    let address = std::str::from_utf8(&raw[1..end]).map_err(|_| Malformed::Host)?;
+    address.parse::<Ipv6Addr>().map_err(|_| Malformed::Host)?;
+    let port = parse_port(&raw[end + 1..])?;
+    let upper = address.bytes().any(|byte| byte.is_ascii_uppercase());
+    Ok(Host { name: text(&raw[..=end], upper)?, port })
+}
+
+/// `""` and `":"` mean no port (RFC 3986 §3.2.3).
+fn parse_port(raw: &[u8]) -> Result<Option<u16>, Malformed> {
+    let digits = match raw {
+        [] | [b':'] => return Ok(None),
+        [b':', digits @ ..] if digits.len() <= 5 => digits,
+        _ => return Err(Malformed::Host),
+    };
+    let number = crate::syntax::digits(digits).ok_or(Malformed::Host)?;
+    match u16::try_from(number) {
+        Ok(port) if port > 0 => Ok(Some(port)),
+        _ => Err(Malformed::Host),
+    }
+}
+
+fn has_empty_label(name: &[u8]) -> bool {
+    name[0] == b'.' || name.windows(2).any(|pair| pair == b"..") || name.ends_with(b".")
+}
+
+fn text(name: &[u8], upper: bool) -> Result<Cow<'_, str>, Malformed> {
+    let name = std::str::from_utf8(name).map_err(|_| Malformed::Host)?;
+    Ok(if upper { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn accepts_names_and_addresses() {
+        let check = |raw: &str, name: &str, port: Option<u16>| {
+            let host = parse(raw.as_bytes()).expect(raw);
+            assert_eq!((host.name.as_ref(), host.port), (name, port), "{raw}");
+        };
+        check("example.com", "example.com", None);
+        check("EXAMPLE.com.", "example.com", None);
+        check("example.com.:8080", "example.com", Some(8080));
+        check("example.com:", "example.com", None);
+        check("my_host", "my_host", None);
+        check("127.0.0.1:80", "127.0.0.1", Some(80));
+        check("[::1]", "[::1]", None);
+        check("[2001:DB8::1]:443", "[2001:db8::1]", Some(443));
+        check("a:00080", "a", Some(80));
+    }
+
+    #[test]
+    fn lower_case_names_are_borrowed() {
+        assert!(matches!(parse(b"example.com").unwrap().name, Cow::Borrowed(_)));
+        assert!(matches!(parse(b"Example.com").unwrap().name, Cow::Owned(_)));
+    }
+
+    #[test]
+    fn refuses_everything_else() {
+        for raw in [
+            "",
+            ".",
+            "..",
+            ".a",
+            "a..b",
+            "a..",
+            ":80",
+            "a:0",
+            "a:65536",
+            "a:+1",
+            "a:80:80",
+            "a:8 0",
+            "user@a",
+            "a b",
+            " a",
+            "a,b",
+            "a/b",
+            "a?b",
+            "a#b",
+            "a%41",
+            "ä",
+            "a\\b",
+            "[",
+            "[]",
+            "[::1",
+            "::1",
+            "[::1]a",
+            "[1.2.3.4]",
+            "[::1%25eth0]",
+            "a\0",
+            "a\t",
+        ] {
+            assert_eq!(parse(raw.as_bytes()), Err(Malformed::Host), "{raw:?}");
+        }
+        assert_eq!(parse("a".repeat(300).as_bytes()), Err(Malformed::Host));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(raw in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = parse(&raw);
+        }
+
+        #[test]
+        fn parsing_is_stable(raw in "[A-Za-z0-9.:\\[\\]_-]{0,24}") {
+            if let Ok(host) = parse(raw.as_bytes()) {
+                let again = host.to_string();
+                prop_assert_eq!(parse(again.as_bytes()), Ok(host.clone()));
+                prop_assert!(!host.name.bytes().any(|byte| byte.is_ascii_uppercase()));
+            }
+        }
+    }
+}
