@@ -1,0 +1,136 @@
+//! Collapsing: of the requests that miss at the same time, one leads and the others follow.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::{HeaderMap, StatusCode};
+use tokio::sync::watch;
+
+use super::flights::Flight;
+use super::lead::Lead;
+use super::shared::Fill;
+use crate::key::KeyRef;
+use crate::object::Object;
+use crate::policy::RequestDirectives;
+use crate::store::{Cache, Lookup};
+
+/// The part of a request that missed.
+#[derive(Debug)]
+pub enum Collapse {
+    /// Ask the source, and tell the others.
+    Lead(Lead),
+    /// Wait for the one that leads.
+    Follow(Follow),
+    /// A response to send has been stored since the lookup.
+    Hit(Arc<Object>),
+    /// Ask the source for this request alone: responses for the key cannot be stored, or too many
+    /// of its variants are being fetched.
+    Pass,
+}
+
+/// What followers get.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// A body that is being written, to be read from its first byte.
+    Fill(Arc<Fill>),
+    /// A complete response.
+    Object(Arc<Object>),
+    /// The response cannot be shared: ask the source.
+    Pass,
+    /// The leader's request failed.
+    Failed(Failure),
+    /// The leader's response is not one that this request selects: look up and collapse again.
+    Retry,
+}
+
+/// Why the leader got no response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What the leader's client is told.
+    pub status: StatusCode,
+    /// The cause, for the log.
+    pub reason: Arc<str>,
+}
+
+impl Outcome {
+    pub(super) fn suits(&self, request: &HeaderMap) -> bool {
+        match self {
+            Outcome::Fill(fill) => fill.head().selectors.matches(request),
+            Outcome::Object(object) => object.selectors().matches(request),
+            Outcome::Pass | Outcome::Failed(_) | Outcome::Retry => true,
+        }
+    }
+}
+
+/// A request that waits for another's answer. Dropping it ends the waiting and nothing else.
+#[derive(Debug)]
+pub struct Follow {
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+impl Follow {
+    /// Waits until the leader knows. `request` is this request's head, to see whether the answer is
+    /// one it selects. The limit on the waiting is the caller's.
+    pub async fn wait(mut self, request: &HeaderMap) -> Outcome {
+        let outcome = match self.outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone(),
+            Err(_) => None,
+        };
+        match outcome {
+            Some(outcome) if outcome.suits(request) => outcome,
+            Some(_) => Outcome::Retry,
+            // The flight is gone with its sender; a leader always sends first.
+            None => Outcome::Failed(Failure::abandoned()),
+        }
+    }
+}
+
+impl Failure {
+    /// A failure with the status for the client and the cause for the log.
+    pub fn new(status: StatusCode, reason: impl Into<Arc<str>>) -> Failure {
+        Failure { status, reason: reason.into() }
+    }
+
+    pub(super) fn abandoned() -> Failure {
+        let reason = "the request that led to the source ended without an answer";
+        Failure::new(StatusCode::BAD_GATEWAY, reason)
+    }
+}
+
+impl Cache {
+    /// Decides who goes to the source for a request that missed, or that found a response in need
+    /// of validation. The arguments are those of the lookup. Requests that different variants are
+    /// expected for lead flights of their own.
+    pub fn collapse(
+        &self,
+        key: &KeyRef<'_>,
+        request: &HeaderMap,
+        directives: &RequestDirectives,
+        now_ms: u64,
+    ) -> Collapse {
+        let inner = &self.inner;
+        let hash = inner.hash(key);
+        let mut flights = inner.flights(hash).lock();
+        if let Some(flight) = flights.to_follow(hash, key, request) {
+            inner.counters.collapsed.fetch_add(1, Relaxed);
+            return Collapse::Follow(Follow { outcome: flight.outcome.subscribe() });
+        }
+        // A fill stores its object before it leaves the table, so what has landed since the lookup
+        // is found here.
+        match inner.find(hash, key, request, directives, now_ms) {
+            Lookup::Fresh(object) => return Collapse::Hit(object),
+            Lookup::Pass => return Collapse::Pass,
+            Lookup::Stale(_) | Lookup::VaryMiss | Lookup::Miss => {}
+        }
+        let varies = flights
+            .varies(hash, key)
+            .or_else(|| inner.newest(hash, key).map(|object| object.selectors().clone()));
+        let expected = varies.map(|selectors| selectors.for_request(request));
+        let flight = Arc::new(Flight::new(key.to_key(), hash, expected));
+        if !flights.add(&flight) {
+            return Collapse::Pass;
+        }
+        drop(flights);
+        Collapse::Lead(Lead::new(self.clone(), flight))
+    }
+}

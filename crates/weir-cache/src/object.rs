@@ -1,0 +1,184 @@
+//! A stored response, immutable but for its use counters and the moment it becomes stale (which a
+//! soft purge moves to now).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use http::{HeaderMap, StatusCode};
+
+use crate::body::Body;
+use crate::eviction::Usage;
+use crate::key::Key;
+use crate::limits::{FIELD_OVERHEAD_BYTES, OBJECT_OVERHEAD_BYTES};
+use crate::policy::{Freshness, RequestDirectives, Reuse};
+use crate::selectors::Selectors;
+
+/// Says whether what an object was made from is still as it was, e.g. a file by its status. The
+/// cache stores it; whoever serves the object asks it.
+pub trait SourceStamp {
+    /// Whether the source is unchanged.
+    fn is_current(&self) -> bool;
+}
+
+/// A stamp as objects hold it.
+pub type Stamp = Arc<dyn SourceStamp + Send + Sync>;
+
+/// All of a response but its content, ready to be stored: what [`crate::policy::admit`] makes.
+#[derive(Clone)]
+pub struct Head {
+    /// Status code.
+    pub status: StatusCode,
+    /// The fields that may be stored (RFC 9111 §3.1). Age is not among them: it is computed.
+    pub headers: HeaderMap,
+    /// When the response may be used.
+    pub freshness: Freshness,
+    /// Which requests select it.
+    pub selectors: Selectors,
+    /// The source's own word on whether the response is current.
+    pub stamp: Option<Stamp>,
+    /// What losing the response costs, see [`Usage::new`]; usually 1.
+    pub cost: u32,
+}
+
+impl Head {
+    /// A head that every request selects, for sources that know their own freshness.
+    pub fn new(status: StatusCode, headers: HeaderMap, freshness: Freshness) -> Head {
+        Head { status, headers, freshness, selectors: Selectors::default(), stamp: None, cost: 1 }
+    }
+}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Head")
+            .field("status", &self.status)
+            .field("headers", &self.headers)
+            .field("freshness", &self.freshness)
+            .field("selectors", &self.selectors)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A stored response.
+#[derive(Debug)]
+pub struct Object {
+    /// First, so that the check on the hit path touches one cache line of the object.
+    fresh_until_ms: AtomicU64,
+    pub(crate) usage: Usage,
+    pub(crate) hash: u64,
+    pub(crate) key: Key,
+    head: Head,
+    body: Body,
+    trailers: Option<HeaderMap>,
+}
+
+impl Object {
+    pub(crate) fn new(
+        key: Key,
+        hash: u64,
+        head: Head,
+        body: Body,
+        trailers: Option<HeaderMap>,
+    ) -> Object {
+        let size = OBJECT_OVERHEAD_BYTES
+            + key.text_bytes() as u64
+            + fields_charge(&head.headers)
+            + trailers.as_ref().map_or(0, fields_charge)
+            + head.selectors.charge()
+            + body.charge();
+        Object {
+            fresh_until_ms: AtomicU64::new(head.freshness.fresh_until_ms),
+            usage: Usage::new(size, head.cost),
+            hash,
+            key,
+            head,
+            body,
+            trailers,
+        }
+    }
+
+    /// The key under which the object is stored.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Status code.
+    pub fn status(&self) -> StatusCode {
+        self.head.status
+    }
+
+    /// Stored fields; without Age, see [`Object::age_secs`].
+    pub fn headers(&self) -> &HeaderMap {
+        &self.head.headers
+    }
+
+    /// The body.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Trailer fields, if any.
+    pub fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_ref()
+    }
+
+    /// Which requests select the object.
+    pub fn selectors(&self) -> &Selectors {
+        &self.head.selectors
+    }
+
+    /// The source's stamp, if it gave one.
+    pub fn stamp(&self) -> Option<&Stamp> {
+        self.head.stamp.as_ref()
+    }
+
+    /// When the object may be used, soft purges taken into account.
+    pub fn freshness(&self) -> Freshness {
+        let fresh_until_ms = self.fresh_until_ms.load(Relaxed);
+        Freshness { fresh_until_ms, ..self.head.freshness }
+    }
+
+    /// The value of the Age field, in seconds (RFC 9111 §4.2.3).
+    pub fn age_secs(&self, now_ms: u64) -> u64 {
+        self.head.freshness.age_ms(now_ms) / 1000
+    }
+
+    /// Bytes the object is charged against the cache's memory.
+    pub fn size(&self) -> u64 {
+        self.usage.size()
+    }
+
+    /// Uses so far, the one that stored it included; approximate.
+    pub fn uses(&self) -> u32 {
+        self.usage.frequency()
+    }
+
+    /// The head to start from when the object is validated.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Whether the object may answer a request with these directives now.
+    #[inline]
+    pub(crate) fn reuse(&self, now_ms: u64, directives: &RequestDirectives) -> Reuse {
+        let plain =
+            !directives.no_cache && directives.max_age.is_none() && directives.min_fresh.is_none();
+        // `fresh_until_ms` is 0 for what must always be validated.
+        if plain && now_ms < self.fresh_until_ms.load(Relaxed) {
+            return Reuse::Fresh;
+        }
+        self.freshness().reuse(now_ms, directives)
+    }
+
+    /// Makes the object stale as of now, if it is not already.
+    pub(crate) fn expire(&self, now_ms: u64) {
+        self.fresh_until_ms.fetch_min(now_ms, Relaxed);
+    }
+}
+
+fn fields_charge(fields: &HeaderMap) -> u64 {
+    let bytes = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        (name.as_str().len() + value.len()) as u64 + FIELD_OVERHEAD_BYTES
+    };
+    fields.iter().map(bytes).sum()
+}

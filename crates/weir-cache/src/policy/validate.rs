@@ -1,0 +1,127 @@
+//! Validation: the conditional request for a stored response (RFC 9111 §4.3.1), and what a 304
+//! makes of it (§4.3.4, §3.2).
+
+use http::header::{self, HeaderMap, HeaderName};
+use weir_http::cache_control::ResponseDirectives;
+use weir_http::etag::ETag;
+
+use super::lifetime::{freshness, lifetime};
+use super::storable::stored_fields;
+use super::{Exchange, Rules};
+use crate::object::{Head, Object};
+
+/// Turns a request into one that validates `stored`: the client's own preconditions and ranges go,
+/// which are evaluated against the outcome, and the stored validators come. Returns `false` if
+/// there are none; the request then asks for the whole response.
+pub fn make_conditional(stored: &HeaderMap, request: &mut HeaderMap) -> bool {
+    for name in [
+        header::IF_MATCH,
+        header::IF_NONE_MATCH,
+        header::IF_MODIFIED_SINCE,
+        header::IF_UNMODIFIED_SINCE,
+        header::IF_RANGE,
+        header::RANGE,
+    ] {
+        request.remove(name);
+    }
+    let etag = stored.get(header::ETAG);
+    let modified = stored.get(header::LAST_MODIFIED);
+    // §4.3.1: both, the date for recipients that do not know entity tags.
+    for (name, value) in [(header::IF_NONE_MATCH, etag), (header::IF_MODIFIED_SINCE, modified)] {
+        if let Some(value) = value {
+            request.insert(name, value.clone());
+        }
+    }
+    etag.is_some() || modified.is_some()
+}
+
+/// The 304 speaks of another representation than the stored one. Forget the stored response and
+/// ask again without conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the 304's validator is not the stored response's")]
+pub struct Mismatch;
+
+/// A stored response after its validation.
+#[derive(Clone, Debug)]
+pub struct Freshened {
+    /// The head to store with the old body.
+    pub head: Head,
+    /// `false` if the 304 forbids further storing: use it for this answer, then purge the key.
+    pub storable: bool,
+}
+
+/// Freshens `stored` with a 304. `exchange` is the validating request (as the client sent it) with
+/// its 304.
+///
+/// A 304 without any validator is believed: it answers a request that named this one response.
+///
+/// # Errors
+/// [`Mismatch`] if the 304 names a validator that the stored response does not have.
+pub fn freshen(
+    stored: &Object,
+    exchange: &Exchange<'_>,
+    rules: &Rules,
+) -> Result<Freshened, Mismatch> {
+    if !validators_agree(stored.headers(), exchange.response) {
+        return Err(Mismatch);
+    }
+    let headers = merge(stored.headers(), exchange.response);
+    // The merged head states the lifetime, with the times and the age of the 304.
+    let mut aged = headers.clone();
+    if let Some(age) = exchange.response.get(header::AGE) {
+        aged.insert(header::AGE, age.clone());
+    }
+    let exchange = Exchange { status: stored.status(), response: &aged, ..*exchange };
+    let directives = ResponseDirectives::of(&aged);
+    let lifetime = lifetime(&exchange, &directives, rules);
+    let head = Head {
+        status: stored.status(),
+        headers: stored_fields(&headers, &directives),
+        freshness: freshness(&exchange, &directives, lifetime, rules),
+        ..stored.head().clone()
+    };
+    let private = directives.private == Some(weir_http::cache_control::Scope::Response);
+    Ok(Freshened { head, storable: !directives.no_store && !private })
+}
+
+/// §4.3.4: a strong validator must agree strongly, a weak one weakly; the date counts only where
+/// there is no tag.
+fn validators_agree(stored: &HeaderMap, response: &HeaderMap) -> bool {
+    fn etag(headers: &HeaderMap) -> Option<ETag<'_>> {
+        headers.get(header::ETAG).and_then(|value| ETag::parse(value.as_bytes()))
+    }
+    match (etag(response), etag(stored)) {
+        // If-None-Match compares weakly, so the tag may come back without its W/.
+        (Some(new), Some(old)) => new.weak_eq(&old),
+        (Some(_), None) => false,
+        (None, _) => match (response.get(header::LAST_MODIFIED), stored.get(header::LAST_MODIFIED))
+        {
+            (Some(new), Some(old)) => new == old,
+            (Some(_), None) => stored.contains_key(header::ETAG),
+            (None, _) => true,
+        },
+    }
+}
+
+/// §3.2: the 304's fields replace the stored ones, except those that describe the stored body.
+fn merge(stored: &HeaderMap, response: &HeaderMap) -> HeaderMap {
+    const OF_THE_BODY: [HeaderName; 4] = [
+        header::CONTENT_LENGTH,
+        header::CONTENT_ENCODING,
+        header::CONTENT_RANGE,
+        header::CONTENT_TYPE,
+    ];
+    let update = stored_fields(response, &ResponseDirectives::default());
+    let mut headers = stored.clone();
+    for name in update.keys().filter(|name| !OF_THE_BODY.contains(name)) {
+        headers.remove(name);
+        for value in update.get_all(name) {
+            headers.append(name, value.clone());
+        }
+    }
+    headers
+}
+
+#[cfg(test)]
+#[path = "validate_tests.rs"]
+mod tests;
