@@ -126,12 +126,13 @@ impl Weights {
 fn weight(parameter: &[u8]) -> Option<u16> {
     let [b'q' | b'Q', rest @ ..] = parameter else { return None };
     let number = crate::syntax::trim(crate::syntax::trim(rest).strip_prefix(b"=")?);
-    let (whole, fraction) = match number {
-        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
-        [whole] => (whole, &[][..]),
+    let (mut thousandths, fraction) = match number {
+        [b'0'] => (0, &[][..]),
+        [b'1'] => (1000, &[][..]),
+        [b'0', b'.', fraction @ ..] if fraction.len() <= 3 => (0, fraction),
+        [b'1', b'.', fraction @ ..] if fraction.len() <= 3 => (1000, fraction),
         _ => return None,
     };
-    let mut thousandths = u16::from(whole.wrapping_sub(b'0')) * 1000;
     let mut unit = 100;
     for digit in fraction {
         if !digit.is_ascii_digit() {
@@ -140,7 +141,7 @@ fn weight(parameter: &[u8]) -> Option<u16> {
         thousandths += u16::from(digit - b'0') * unit;
         unit /= 10;
     }
-    (matches!(whole, b'0' | b'1') && thousandths <= 1000).then_some(thousandths)
+    (thousandths <= 1000).then_some(thousandths)
 }
 
 #[cfg(test)]
@@ -177,6 +178,8 @@ mod tests {
         check("br;q=0.1234", Some(Identity));
         check("br;q=.5", Some(Identity));
         check("br;q=1.001", Some(Identity));
+        check("br;q=-", Some(Identity));
+        check("br;q=\u{7f}.5", Some(Identity));
         check("br;level=3", Some(Identity));
         check("br;q=0, br;q=1", Some(Identity));
     }

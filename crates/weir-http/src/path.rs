@@ -175,9 +175,12 @@ static SEGMENT: [bool; 256] = {
 fn is_normal(path: &[u8]) -> bool {
     let mut previous = 0;
     for &byte in path {
-        // The scan stops at "/." rather than look ahead: dot files are rare.
-        let plain = is_segment_byte(byte) && !(byte == b'.' && previous == b'/');
-        if !plain && !(byte == b'/' && previous != b'/') {
+        let plain = match byte {
+            // The scan gives up at "/." and "//" rather than look ahead: both are rare.
+            b'.' | b'/' => previous != b'/',
+            _ => is_segment_byte(byte),
+        };
+        if !plain {
             return false;
         }
         previous = byte;

@@ -81,19 +81,16 @@ fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
     for (name, value) in headers {
         // Dispatch on the length: most names are none of the three and cost one comparison.
         let text = name.as_str().as_bytes();
+        let value = value.as_bytes();
         match text.len() {
             4 if *name == header::HOST => {
-                if fields.host.replace(value.as_bytes()).is_some() {
-                    return Err(Malformed::HostRepeated);
-                }
+                set_once(&mut fields.host, value, Malformed::HostRepeated)?;
             }
             14 if *name == header::CONTENT_LENGTH => {
-                if fields.content_length.replace(value.as_bytes()).is_some() {
-                    return Err(Malformed::ContentLengthRepeated);
-                }
+                set_once(&mut fields.content_length, value, Malformed::ContentLengthRepeated)?;
             }
             17 if *name == header::TRANSFER_ENCODING => {
-                fields.transfer_encoding = Some(value.as_bytes());
+                fields.transfer_encoding = Some(value);
                 fields.transfer_encoding_lines += 1;
             }
             _ if imitates_framing(text) => return Err(Malformed::SuspiciousName),
@@ -101,6 +98,17 @@ fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
         }
     }
     Ok(fields)
+}
+
+fn set_once<'a>(
+    slot: &mut Option<&'a [u8]>,
+    value: &'a [u8],
+    repeated: Malformed,
+) -> Result<(), Malformed> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(repeated),
+    }
 }
 
 /// Whether `name`, which is not one of them, is Content-Length, Transfer-Encoding or Host to a
