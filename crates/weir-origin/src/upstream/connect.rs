@@ -1,0 +1,263 @@
+//! A new connection to a server: dial, TLS, HTTP handshake, and the task that drives it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use weir_config::{Upstream, UpstreamProtocol};
+
+use super::dial::{Resolved, dial};
+use super::limits::{
+    HEAD_SIZE_MAX, HTTP2_CONNECTION_WINDOW, HTTP2_PING_INTERVAL, HTTP2_PING_TIMEOUT,
+    HTTP2_STREAM_WINDOW, READ_BUFFER_MAX,
+};
+use super::request::Outgoing;
+use super::server::Server;
+use super::stream::{Link, Open, Socket, Stream, Wire};
+use super::timer::Timer;
+use super::tls::{Tls, is_http2};
+use crate::error::{ErrorKind, OriginError};
+
+/// An HTTP/1.1 connection and the sole right to use it. Dropping it closes the connection at
+/// once, whatever is on it; that is how unfinished exchanges end.
+pub(super) struct Http1 {
+    pub(super) sender: http1::SendRequest<Outgoing>,
+    pub(super) link: Arc<Link>,
+    pub(super) timer: Timer,
+    /// `None` once the connection has become a tunnel that outlives this value.
+    task: Option<AbortHandle>,
+}
+
+impl Http1 {
+    /// Lets the connection's task live on: it is switching protocols.
+    pub(super) fn detach(mut self) {
+        self.task = None;
+    }
+}
+
+impl Drop for Http1 {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// A shared HTTP/2 connection.
+#[derive(Clone)]
+pub(super) struct Http2 {
+    pub(super) sender: http2::SendRequest<Outgoing>,
+    pub(super) link: Arc<Link>,
+    /// When its last stream began or ended.
+    pub(super) used: Instant,
+}
+
+/// One stream's place on an HTTP/2 connection.
+#[derive(Debug)]
+pub(super) struct StreamPlace(Arc<Link>);
+
+impl StreamPlace {
+    pub(super) fn take(link: &Arc<Link>) -> Self {
+        link.streams.fetch_add(1, Relaxed);
+        StreamPlace(Arc::clone(link))
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection just made.
+pub(super) enum Fresh {
+    Http1(Http1),
+    Http2(Http2),
+}
+
+/// What a group needs to make connections.
+pub(super) struct Connector {
+    protocol: UpstreamProtocol,
+    timeout: Duration,
+    tls: Option<Tls>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Connector {
+    pub(super) fn new(config: &Upstream) -> Result<Connector, OriginError> {
+        let needs_tls = config.servers.iter().any(|server| server.tls);
+        let tls = match needs_tls {
+            true => Some(Tls::new(&config.tls, config.protocol, &config.name)?),
+            false => None,
+        };
+        let mut http1 = http1::Builder::new();
+        http1.max_header_size(HEAD_SIZE_MAX).max_buf_size(READ_BUFFER_MAX);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
+            .max_header_list_size(HEAD_SIZE_MAX as u32)
+            .keep_alive_interval(HTTP2_PING_INTERVAL)
+            .keep_alive_timeout(HTTP2_PING_TIMEOUT);
+        let (protocol, timeout) = (config.protocol, config.connect_timeout);
+        Ok(Connector { protocol, timeout, tls, http1, http2 })
+    }
+
+    /// Whether connections to `server` are, or may turn out to be, shared HTTP/2 connections.
+    pub(super) fn may_share(&self, server: &Server) -> bool {
+        match self.protocol {
+            UpstreamProtocol::Http1 => false,
+            UpstreamProtocol::Http2 => true,
+            UpstreamProtocol::Auto => server.tls,
+        }
+    }
+
+    /// Whether an upgrade can be asked for: HTTP/2 has none (RFC 9113, section 8.6).
+    pub(super) fn can_upgrade(&self) -> bool {
+        self.protocol != UpstreamProtocol::Http2
+    }
+
+    /// The limit on establishing a connection.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Makes a connection by `deadline`.
+    pub(super) async fn connect(
+        &self,
+        server: &Server,
+        resolved: &Resolved,
+        http1_only: bool,
+        open: Open,
+        deadline: Instant,
+    ) -> Result<Fresh, OriginError> {
+        let work = self.establish(server, resolved, http1_only, open);
+        tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| {
+            let cause = format!("no connection within {:?}", self.timeout);
+            Err(OriginError::new(ErrorKind::ConnectTimeout, &*server.name, cause))
+        })
+    }
+
+    async fn establish(
+        &self,
+        server: &Server,
+        resolved: &Resolved,
+        http1_only: bool,
+        open: Open,
+    ) -> Result<Fresh, OriginError> {
+        let socket = dial(&server.target, resolved, &server.name).await?;
+        let prior_knowledge = self.protocol == UpstreamProtocol::Http2;
+        let (stream, http2) = match (&self.tls, &server.tls_name) {
+            (Some(tls), Some(name)) => {
+                self.handshake(tls, name, socket, http1_only, &server.name).await?
+            }
+            _ => (Stream::Plain(socket), prior_knowledge),
+        };
+        let link = Arc::new(Link::default());
+        let io = TokioIo::new(Wire::new(stream, Arc::clone(&link), open));
+        if http2 {
+            self.start_http2(io, link, server).await
+        } else {
+            self.start_http1(io, link, server).await
+        }
+    }
+
+    async fn handshake(
+        &self,
+        tls: &Tls,
+        name: &ServerName<'static>,
+        socket: Socket,
+        http1_only: bool,
+        server: &str,
+    ) -> Result<(Stream, bool), OriginError> {
+        let connector = if http1_only { &tls.http1 } else { &tls.any };
+        let stream = connector
+            .connect(name.clone(), socket)
+            .await
+            .map_err(|error| OriginError::new(ErrorKind::Tls, server, error))?;
+        let http2 = is_http2(stream.get_ref().1.alpn_protocol());
+        if self.protocol == UpstreamProtocol::Http2 && !http2 {
+            // RFC 9113, section 3.2: over TLS, HTTP/2 begins with ALPN and only with it.
+            let cause = "the server did not agree to HTTP/2 by ALPN";
+            return Err(OriginError::new(ErrorKind::Tls, server, cause));
+        }
+        Ok((Stream::Tls(Box::new(stream)), http2))
+    }
+
+    async fn start_http1(
+        &self,
+        io: TokioIo<Wire>,
+        link: Arc<Link>,
+        server: &Server,
+    ) -> Result<Fresh, OriginError> {
+        let (sender, connection) = self
+            .http1
+            .handshake(io)
+            .await
+            .map_err(|error| OriginError::new(ErrorKind::Connect, &*server.name, error))?;
+        let name = Arc::clone(&server.name);
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(server = &*name, %error, "connection ended");
+            }
+        });
+        let task = Some(task.abort_handle());
+        Ok(Fresh::Http1(Http1 { sender, link, timer: Timer::default(), task }))
+    }
+
+    async fn start_http2(
+        &self,
+        io: TokioIo<Wire>,
+        link: Arc<Link>,
+        server: &Server,
+    ) -> Result<Fresh, OriginError> {
+        let (sender, connection) = self
+            .http2
+            .handshake(io)
+            .await
+            .map_err(|error| OriginError::new(ErrorKind::Connect, &*server.name, error))?;
+        link.streams_max.store(connection.current_max_send_streams(), Relaxed);
+        let driver = Http2Driver { connection, link: Arc::clone(&link) };
+        let name = Arc::clone(&server.name);
+        tokio::spawn(async move {
+            if let Err(error) = driver.await {
+                tracing::debug!(server = &*name, %error, "connection ended");
+            }
+        });
+        Ok(Fresh::Http2(Http2 { sender, link, used: Instant::now() }))
+    }
+}
+
+type Http2Connection = http2::Connection<TokioIo<Wire>, Outgoing, TokioExecutor>;
+
+/// Drives an HTTP/2 connection and tells how many streams its server allows; hyper answers that
+/// only here.
+struct Http2Driver {
+    connection: Http2Connection,
+    link: Arc<Link>,
+}
+
+impl Future for Http2Driver {
+    type Output = hyper::Result<()>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.connection).poll(cx);
+        let streams_max = this.connection.current_max_send_streams();
+        this.link.streams_max.store(streams_max, Relaxed);
+        polled
+    }
+}
+
+/// Connections open to one server from one worker.
+pub(super) type OpenCount = Arc<AtomicUsize>;

@@ -1,0 +1,163 @@
+//! From a server's name to a connected socket: resolution with a short cache, then all addresses
+//! with staggered starts (RFC 8305), or a Unix-domain socket.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio::net::{TcpStream, UnixStream};
+use weir_config::Target;
+
+use super::limits::{ADDRESS_STAGGER, ADDRESSES_MAX, DNS_FRESH, DNS_STALE};
+use super::stream::Socket;
+use crate::error::{ErrorKind, OriginError};
+
+/// The last answer for one server's name.
+#[derive(Debug, Default)]
+pub(super) struct Resolved(Mutex<Option<(Instant, Arc<[SocketAddr]>)>>);
+
+/// Connects to `target`, without a time limit of its own.
+pub(super) async fn dial(
+    target: &Target,
+    resolved: &Resolved,
+    server: &str,
+) -> Result<Socket, OriginError> {
+    match target {
+        Target::Unix(path) => unix(path).await.map_err(|error| connect_error(server, error)),
+        Target::Host(host, port) => {
+            let tcp = match literal(host) {
+                Some(address) => TcpStream::connect(SocketAddr::new(address, *port)).await,
+                None => {
+                    let addresses = resolved.lookup(host, *port, server).await?;
+                    race(&addresses, TcpStream::connect).await
+                }
+            };
+            let tcp = tcp.map_err(|error| connect_error(server, error))?;
+            // Requests are written whole; waiting to fill segments would only delay them.
+            tcp.set_nodelay(true).map_err(|error| connect_error(server, error))?;
+            Ok(Socket::Tcp(tcp))
+        }
+    }
+}
+
+impl Resolved {
+    async fn lookup(
+        &self,
+        host: &str,
+        port: u16,
+        server: &str,
+    ) -> Result<Arc<[SocketAddr]>, OriginError> {
+        if let Some(addresses) = self.younger_than(DNS_FRESH) {
+            return Ok(addresses);
+        }
+        let answer = tokio::net::lookup_host((host, port)).await;
+        let addresses: io::Result<Arc<[SocketAddr]>> =
+            answer.map(|found| found.take(ADDRESSES_MAX).collect());
+        match addresses {
+            Ok(addresses) if !addresses.is_empty() => {
+                *self.0.lock() = Some((Instant::now(), Arc::clone(&addresses)));
+                Ok(addresses)
+            }
+            failed => self.younger_than(DNS_STALE).ok_or_else(|| match failed {
+                Ok(_) => OriginError::new(ErrorKind::Resolve, server, "the name has no address"),
+                Err(error) => OriginError::new(ErrorKind::Resolve, server, error),
+            }),
+        }
+    }
+
+    fn younger_than(&self, age: Duration) -> Option<Arc<[SocketAddr]>> {
+        let cached = self.0.lock();
+        let (at, addresses) = cached.as_ref()?;
+        (at.elapsed() < age).then(|| Arc::clone(addresses))
+    }
+}
+
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_matches(['[', ']']).parse().ok()
+}
+
+async fn unix(path: &Path) -> io::Result<Socket> {
+    UnixStream::connect(path).await.map(Socket::Unix)
+}
+
+fn connect_error(server: &str, error: io::Error) -> OriginError {
+    OriginError::new(ErrorKind::Connect, server, error)
+}
+
+/// Tries `addresses` in order, the next when one has failed or had its head start, and takes the
+/// first that connects. The error is the last one's.
+async fn race<C, F, T>(addresses: &[SocketAddr], connect: C) -> io::Result<T>
+where
+    C: Fn(SocketAddr) -> F,
+    F: Future<Output = io::Result<T>>,
+{
+    let mut waiting = addresses.iter();
+    let mut running = FuturesUnordered::new();
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "no address to connect to");
+    loop {
+        match waiting.next() {
+            Some(address) => running.push(connect(*address)),
+            None if running.is_empty() => return Err(failure),
+            None => {}
+        }
+        let next = running.next();
+        let outcome = if waiting.len() == 0 {
+            next.await
+        } else {
+            tokio::time::timeout(ADDRESS_STAGGER, next).await.unwrap_or(None)
+        };
+        match outcome {
+            Some(Ok(connected)) => return Ok(connected),
+            Some(Err(error)) => failure = error,
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(count: u16) -> Vec<SocketAddr> {
+        (1..=count).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_address_starts_when_one_fails_or_is_slow() {
+        // (what each address does: milliseconds and success, expected winner, expected time)
+        type Case<'a> = (&'a [(u64, bool)], Option<u16>, u64);
+        let cases: [Case<'_>; 6] = [
+            (&[(5, true)], Some(1), 5),
+            (&[(5, false), (7, true)], Some(2), 12),
+            (&[(10_000, true), (7, true)], Some(2), 257),
+            (&[(300, true), (10_000, true)], Some(1), 300),
+            (&[(10, false), (20, false), (30, false)], None, 60),
+            (&[(600, true), (600, false), (5, true)], Some(3), 505),
+        ];
+        for (plan, winner, expect_ms) in cases {
+            let start = tokio::time::Instant::now();
+            let outcome = race(&addresses(plan.len() as u16), |address| async move {
+                let (delay_ms, success) = plan[usize::from(address.port()) - 1];
+                tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+                if success { Ok(address.port()) } else { Err(io::Error::other("no")) }
+            })
+            .await;
+            assert_eq!(outcome.ok(), winner, "{plan:?}");
+            let took_ms = start.elapsed().as_millis() as u64;
+            assert!((expect_ms..expect_ms + 5).contains(&took_ms), "{plan:?}: {took_ms} ms");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_resolved_once_while_fresh() {
+        let resolved = Resolved::default();
+        let first = resolved.lookup("localhost", 80, "test").await.unwrap();
+        let second = resolved.lookup("localhost", 80, "test").await.unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+    }
+}

@@ -1,0 +1,221 @@
+//! The head of a request on its way to a server: framing made unambiguous, hop-by-hop leftovers
+//! removed, then put into the form of HTTP/1.1 or HTTP/2. What the request *means* (forwarding
+//! fields, prefix, Via) has been settled before.
+
+use std::sync::Arc;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderName, Method, Request, Uri, Version};
+use http_body::Body;
+use tokio::time::Instant;
+
+use super::request::{Outgoing, Progress, RequestBody};
+use super::server::Server;
+use crate::error::{ErrorKind, OriginError};
+
+/// Fields about the connection (RFC 9113, section 8.2.2). `Connection` itself, `Upgrade` and
+/// `TE` mean something to HTTP/1.1 and are dealt with there.
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Whose name the server sees in Host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostPolicy {
+    /// The request's own.
+    #[default]
+    Keep,
+    /// The chosen server's authority.
+    Server,
+}
+
+/// A request that is being sent, kept for as long as it may have to be sent again.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// Gone while it is on its way and cannot be duplicated.
+    request: Option<(Parts, RequestBody)>,
+    host: Option<HeaderValue>,
+    policy: HostPolicy,
+    /// RFC 9110, section 9.2.2, and the body can be sent twice.
+    pub(super) repeatable: bool,
+    /// Asks for another protocol: needs an HTTP/1.1 connection of its own.
+    pub(super) upgrade: bool,
+}
+
+impl Job {
+    /// Checks and normalises `request`.
+    pub(super) fn new(
+        request: Request<RequestBody>,
+        policy: HostPolicy,
+        group: &str,
+    ) -> Result<Job, OriginError> {
+        let (mut parts, body) = request.into_parts();
+        if parts.method == Method::CONNECT {
+            let cause = "CONNECT is for proxies that a client chose, not for origins";
+            return Err(OriginError::new(ErrorKind::Request, group, cause));
+        }
+        parts.extensions.clear();
+        // hyper sends an unknown length chunked only where it believes in HTTP/1.1.
+        parts.version = Version::HTTP_11;
+        let host = host(&parts);
+        if parts.uri.authority().is_some() {
+            parts.uri = origin_form(&parts.uri);
+        }
+        normalise_framing(&mut parts, &body);
+        // Answered on our side: hyper sends 100 when the body is first asked for, which is when
+        // the server takes it. Forwarding Expect would mean waiting for the server's 100.
+        parts.headers.remove(EXPECT);
+        parts.headers.remove(&KEEP_ALIVE);
+        parts.headers.remove(&PROXY_CONNECTION);
+        let upgrade = parts.headers.contains_key(UPGRADE);
+        let repeatable = parts.method.is_idempotent()
+            && !upgrade
+            && matches!(body, RequestBody::Empty | RequestBody::Full(_));
+        Ok(Job { request: Some((parts, body)), host, policy, repeatable, upgrade })
+    }
+
+    /// Path and query, for hashing. Empty once the request is gone.
+    pub(super) fn parts(&self) -> Option<&Parts> {
+        self.request.as_ref().map(|(parts, _)| parts)
+    }
+
+    /// Whether there is still a request to send.
+    pub(super) fn is_whole(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// The request for an HTTP/1.1 connection to `server`; a copy stays if it may be repeated.
+    /// `None` if the request is gone.
+    pub(super) fn http1(&mut self, server: &Server, close: bool) -> Option<Request<Outgoing>> {
+        let (mut parts, body) = self.take()?;
+        let headers = &mut parts.headers;
+        match (self.policy, &self.host) {
+            (HostPolicy::Keep, Some(host)) => {
+                if !headers.contains_key(HOST) {
+                    headers.insert(HOST, host.clone());
+                }
+            }
+            _ => {
+                headers.insert(HOST, server.authority.clone());
+            }
+        }
+        if !self.upgrade {
+            if close {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            } else if headers.contains_key(TE) {
+                // RFC 9110, section 10.1.4: TE is hop-by-hop.
+                headers.insert(CONNECTION, HeaderValue::from_static("te"));
+            } else {
+                headers.remove(CONNECTION);
+            }
+        }
+        Some(Request::from_parts(parts, outgoing(body)))
+    }
+
+    /// The request for an HTTP/2 connection to `server` (RFC 9113, section 8.3.1).
+    pub(super) fn http2(
+        &mut self,
+        server: &Server,
+    ) -> Option<Result<Request<Outgoing>, OriginError>> {
+        let (mut parts, body) = self.take()?;
+        let host = match (self.policy, &self.host) {
+            (HostPolicy::Keep, Some(host)) => host,
+            _ => &server.authority,
+        };
+        let authority = match Authority::try_from(host.as_bytes()) {
+            Ok(authority) => authority,
+            Err(error) => {
+                return Some(Err(OriginError::new(ErrorKind::Request, &*server.name, error)));
+            }
+        };
+        let mut uri = http::uri::Parts::default();
+        uri.scheme = Some(if server.tls { Scheme::HTTPS } else { Scheme::HTTP });
+        uri.authority = Some(authority);
+        uri.path_and_query = parts.uri.path_and_query().cloned();
+        match Uri::from_parts(uri) {
+            Ok(uri) => parts.uri = uri,
+            Err(error) => {
+                return Some(Err(OriginError::new(ErrorKind::Request, &*server.name, error)));
+            }
+        }
+        parts.version = Version::HTTP_2;
+        let headers = &mut parts.headers;
+        headers.remove(HOST);
+        headers.remove(CONNECTION);
+        headers.remove(UPGRADE);
+        if headers.get(TE).is_some_and(|value| value != "trailers") {
+            headers.remove(TE);
+        }
+        Some(Ok(Request::from_parts(parts, outgoing(body))))
+    }
+
+    /// Takes back a request that was never sent.
+    pub(super) fn restore(&mut self, request: Request<Outgoing>) {
+        let (mut parts, outgoing) = request.into_parts();
+        if parts.uri.authority().is_some() {
+            parts.uri = origin_form(&parts.uri);
+        }
+        parts.version = Version::HTTP_11;
+        self.request = Some((parts, outgoing.body));
+    }
+
+    fn take(&mut self) -> Option<(Parts, RequestBody)> {
+        if self.repeatable {
+            let (parts, body) = self.request.as_ref()?;
+            return Some((parts.clone(), body.duplicate()?));
+        }
+        self.request.take()
+    }
+}
+
+/// Host, or an absolute or HTTP/2 request's authority.
+fn host(parts: &Parts) -> Option<HeaderValue> {
+    if let Some(host) = parts.headers.get(HOST) {
+        return Some(host.clone());
+    }
+    HeaderValue::from_str(parts.uri.authority()?.as_str()).ok()
+}
+
+fn origin_form(uri: &Uri) -> Uri {
+    let mut parts = http::uri::Parts::default();
+    let path = uri.path_and_query().cloned();
+    parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    // A path and query alone are a valid URI.
+    Uri::from_parts(parts).unwrap_or_else(|_| Uri::from_static("/"))
+}
+
+/// One statement of the body's length, and a true one (RFC 9112, section 6). hyper believes the
+/// fields it is given, so they must not contradict the body.
+fn normalise_framing(parts: &mut Parts, body: &RequestBody) {
+    let headers = &mut parts.headers;
+    headers.remove(TRANSFER_ENCODING);
+    match body.size_hint().exact() {
+        Some(0) => {
+            // "0" where the method gives a body meaning (RFC 9110, section 8.6).
+            if matches!(parts.method, Method::POST | Method::PUT | Method::PATCH) {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            } else {
+                headers.remove(CONTENT_LENGTH);
+            }
+        }
+        Some(length) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        // A wrapped body may not know its length while the field does; hyper then sends exactly
+        // that many bytes or fails. Without it hyper would send no body with GET.
+        None => {
+            if !headers.contains_key(CONTENT_LENGTH) {
+                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            }
+        }
+    }
+}
+
+fn outgoing(body: RequestBody) -> Outgoing {
+    let streamed = matches!(body, RequestBody::Incoming(_) | RequestBody::Boxed(_));
+    let progress = streamed.then(|| Arc::new(Progress::new(Instant::now())));
+    Outgoing { body, progress }
+}

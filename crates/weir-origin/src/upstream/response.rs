@@ -1,0 +1,166 @@
+//! The body of a response as it arrives: passes frames on, watches that the server does not stand
+//! still, and gives the connection back at the end.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use super::Slot;
+use super::pool::Conn;
+use super::timer::Timer;
+use crate::error::{ErrorKind, OriginError};
+
+/// A response body from an upstream server. Dropped before its end, it closes the connection
+/// (HTTP/1.1) or resets the stream (HTTP/2). An error means that the body is not complete, even if
+/// all bytes of it that came were passed on.
+#[derive(Debug)]
+pub struct ResponseBody {
+    incoming: Incoming,
+    /// Present until the end.
+    lease: Option<Lease>,
+    timer: Timer,
+    /// The timer runs: the last poll had to wait.
+    waiting: bool,
+}
+
+/// What an unfinished response holds.
+struct Lease {
+    slot: Slot,
+    worker: usize,
+    conn: Conn,
+}
+
+/// Put into the extensions of a 101 response: counts the tunnel as a request in flight for as
+/// long as a clone of it lives.
+#[derive(Clone, Debug)]
+pub struct Tunnel {
+    _slot: Arc<Slot>,
+}
+
+impl Tunnel {
+    pub(super) fn new(slot: Slot) -> Self {
+        Tunnel { _slot: Arc::new(slot) }
+    }
+}
+
+impl ResponseBody {
+    pub(super) fn new(
+        incoming: Incoming,
+        slot: Slot,
+        worker: usize,
+        conn: Conn,
+        timer: Timer,
+    ) -> Self {
+        let lease = Some(Lease { slot, worker, conn });
+        let mut body = ResponseBody { incoming, lease, timer, waiting: false };
+        if body.incoming.is_end_stream() {
+            body.finish();
+        }
+        body
+    }
+
+    /// A body without a connection of its own.
+    pub(super) fn unowned(incoming: Incoming) -> Self {
+        ResponseBody { incoming, lease: None, timer: Timer::default(), waiting: false }
+    }
+
+    /// Gives the connection back.
+    fn finish(&mut self) {
+        let Some(Lease { slot, worker, conn }) = self.lease.take() else { return };
+        if let Conn::Http1(mut conn) = conn {
+            conn.timer = std::mem::take(&mut self.timer);
+            slot.group.put_back(worker, slot.server, conn);
+        }
+    }
+
+    fn fail(&mut self, kind: ErrorKind, cause: impl Into<crate::error::BoxError>) -> OriginError {
+        let Some(lease) = self.lease.take() else {
+            return OriginError::new(kind, "upstream", cause);
+        };
+        let group = &lease.slot.group;
+        let error = OriginError::new(kind, &*group.servers[lease.slot.server].name, cause);
+        group.failed(lease.worker, lease.slot.server, &error);
+        error
+    }
+
+    /// Arms the timer when a wait begins; ready when the wait has been too long.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<OriginError> {
+        let Some(lease) = &self.lease else { return Poll::Pending };
+        let limit = lease.slot.group.config.idle_timeout;
+        if !std::mem::replace(&mut self.waiting, true) {
+            self.timer.start(Instant::now() + limit);
+        }
+        match self.timer.poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                let cause = format!("nothing received for {limit:?}");
+                Poll::Ready(self.fail(ErrorKind::IdleTimeout, cause))
+            }
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = OriginError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, OriginError>>> {
+        let this = self.get_mut();
+        match Pin::new(&mut this.incoming).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.waiting = false;
+                if this.incoming.is_end_stream() {
+                    this.finish();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                this.finish();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => {
+                let kind = body_failure(&error);
+                Poll::Ready(Some(Err(this.fail(kind, error))))
+            }
+            Poll::Pending => this.poll_idle(cx).map(|error| Some(Err(error))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// Bytes that break the framing are garbage; anything else cut the body short.
+fn body_failure(error: &hyper::Error) -> ErrorKind {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+            use std::io::ErrorKind::{InvalidData, InvalidInput};
+            if matches!(io.kind(), InvalidData | InvalidInput) {
+                return ErrorKind::Garbage;
+            }
+        }
+        source = inner.source();
+    }
+    if error.is_parse() { ErrorKind::Garbage } else { ErrorKind::Truncated }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}

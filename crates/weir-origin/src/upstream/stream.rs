@@ -1,0 +1,177 @@
+//! One type for every kind of connection to a server, counting what was received: whether a
+//! single byte of a response came decides whether a request may be sent again.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+
+/// A connected socket.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection, with or without TLS.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+/// What the connection's task and its users both see.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    received: AtomicU64,
+    /// HTTP/2 only: streams in use, and the server's last word on how many there may be.
+    pub(super) streams: AtomicUsize,
+    pub(super) streams_max: AtomicUsize,
+}
+
+impl Link {
+    /// Bytes received so far (of HTTP, after TLS).
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+}
+
+/// Counts a connection as open for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    /// `None` when `max` are open already.
+    pub(super) fn reserve(count: &Arc<AtomicUsize>, max: usize) -> Option<Open> {
+        if count.fetch_add(1, Relaxed) >= max {
+            count.fetch_sub(1, Relaxed);
+            return None;
+        }
+        Some(Open(Arc::clone(count)))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The stream that hyper reads and writes.
+#[derive(Debug)]
+pub(super) struct Wire {
+    stream: Stream,
+    link: Arc<Link>,
+    _open: Open,
+}
+
+impl Wire {
+    pub(super) fn new(stream: Stream, link: Arc<Link>, open: Open) -> Self {
+        Wire { stream, link, _open: open }
+    }
+}
+
+/// Calls the same method on whichever socket it is.
+macro_rules! each {
+    ($enum:ident, $value:expr, [$($variant:ident),*], $stream:ident => $call:expr) => {
+        match $value { $($enum::$variant($stream) => $call),* }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(Socket, self.get_mut(), [Tcp, Unix], s => Pin::new(s).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(Socket, self.get_mut(), [Tcp, Unix], s => Pin::new(s).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(Socket, self.get_mut(), [Tcp, Unix], s => Pin::new(s).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(Socket, self.get_mut(), [Tcp, Unix], s => Pin::new(s).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(Socket, self.get_mut(), [Tcp, Unix], s => Pin::new(s).poll_shutdown(cx))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let polled =
+            each!(Stream, &mut this.stream, [Plain, Tls], s => Pin::new(s).poll_read(cx, buf));
+        let count = (buf.filled().len() - before) as u64;
+        if count > 0 {
+            // Only the connection's task writes it.
+            this.link.received.store(this.link.received.load(Relaxed) + count, Relaxed);
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let stream = &mut self.get_mut().stream;
+        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = &mut self.get_mut().stream;
+        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        each!(Stream, &self.stream, [Plain, Tls], s => s.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = &mut self.get_mut().stream;
+        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = &mut self.get_mut().stream;
+        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_shutdown(cx))
+    }
+}
