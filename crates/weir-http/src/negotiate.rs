@@ -3,6 +3,8 @@
 
 use http::header::{ACCEPT_ENCODING, HeaderMap};
 
+use crate::syntax::{split, trim};
+
 /// A content coding that Weir can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
@@ -43,14 +45,15 @@ impl Coding {
 
     /// Reads a coding's name, in any case. `x-gzip` is gzip (§8.4.1.3).
     pub fn parse(token: &[u8]) -> Option<Coding> {
-        let names: [(&[u8], Coding); 5] = [
-            (b"gzip", Coding::Gzip),
-            (b"br", Coding::Brotli),
-            (b"zstd", Coding::Zstd),
-            (b"identity", Coding::Identity),
-            (b"x-gzip", Coding::Gzip),
-        ];
-        names.iter().find(|(name, _)| token.eq_ignore_ascii_case(name)).map(|&(_, coding)| coding)
+        let is = |name: &[u8]| token.eq_ignore_ascii_case(name);
+        match token.len() {
+            2 if is(b"br") => Some(Coding::Brotli),
+            4 if is(b"gzip") => Some(Coding::Gzip),
+            4 if is(b"zstd") => Some(Coding::Zstd),
+            6 if is(b"x-gzip") => Some(Coding::Gzip),
+            8 if is(b"identity") => Some(Coding::Identity),
+            _ => None,
+        }
     }
 }
 
@@ -88,10 +91,12 @@ impl Weights {
     /// Reads one field line. Elements that do not parse are skipped; of repeated ones the first
     /// counts.
     fn read(&mut self, value: &[u8]) {
-        for element in crate::syntax::split(value, b',') {
-            let mut parts = crate::syntax::split(element, b';');
-            let Some(name) = parts.next() else { continue };
-            let Some(weight) = parts.next().map_or(Some(1000), weight) else { continue };
+        for element in split(value, b',') {
+            let (name, weight) = match element.iter().position(|&byte| byte == b';') {
+                None => (element, Some(1000)),
+                Some(index) => (trim(&element[..index]), weight(trim(&element[index + 1..]))),
+            };
+            let Some(weight) = weight else { continue };
             if name == b"*" {
                 self.any.get_or_insert(weight);
             } else if let Some(coding) = Coding::parse(name) {
@@ -125,7 +130,7 @@ impl Weights {
 /// `q=0.5` in thousandths (§12.4.2).
 fn weight(parameter: &[u8]) -> Option<u16> {
     let [b'q' | b'Q', rest @ ..] = parameter else { return None };
-    let number = crate::syntax::trim(crate::syntax::trim(rest).strip_prefix(b"=")?);
+    let number = trim(trim(rest).strip_prefix(b"=")?);
     let (mut thousandths, fraction) = match number {
         [b'0'] => (0, &[][..]),
         [b'1'] => (1000, &[][..]),
