@@ -1,0 +1,244 @@
+//! What must hold for any bytes from outside, one function a parser; each panics where it does not.
+//! cargo-fuzz calls them with inputs it finds, the test `fuzz_corpus` of crate `weir` with the
+//! committed corpus and mutations of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, RANGE};
+use http::{Method, Uri, Version};
+use weir_http::cache_control::{DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives, Scope};
+use weir_http::conditional::{Outcome, Validators};
+use weir_http::negotiate::Coding;
+use weir_http::range::{RANGES_MAX, Ranges};
+use weir_http::{Malformed, conditional, etag, host as hosts, negotiate, path as paths};
+use weir_http::{range as ranges, request as requests};
+use weir_net::proxy_protocol::{self as proxy, Parsed, V1_SIZE_MAX, V2_SIZE_MAX};
+
+/// A function that takes any bytes and panics where a parser breaks its promises.
+pub type Target = fn(&[u8]);
+
+/// Every target by its name, which is also that of its folder in `fuzz/corpus`.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("accept_encoding", accept_encoding),
+    ("cache_control", cache_control),
+    ("conditional", conditional),
+    ("host", host),
+    ("path", path),
+    ("proxy_protocol", proxy_protocol),
+    ("range", range),
+    ("request", request),
+];
+
+/// The choice is one that was offered, and offering it alone gives it again.
+pub fn accept_encoding(data: &[u8]) {
+    let mut request = HeaderMap::new();
+    for line in data.split(|&byte| byte == b'\n') {
+        let Ok(value) = HeaderValue::from_bytes(line) else { return };
+        request.append(ACCEPT_ENCODING, value);
+    }
+    let all = Coding::PREFERENCE;
+    for offered in [&all[..], &all[..1], &all[1..3], &all[3..], &[]] {
+        let Some(chosen) = negotiate::accept_encoding(&request, offered) else { continue };
+        assert!(offered.contains(&chosen), "{chosen:?} was not offered");
+        assert_eq!(negotiate::accept_encoding(&request, &[chosen]), Some(chosen));
+    }
+}
+
+/// Numbers are bounded, and what forbids storing cannot be hidden behind other directives.
+pub fn cache_control(data: &[u8]) {
+    let request = RequestDirectives::parse(data);
+    let response = ResponseDirectives::parse(data);
+    let targeted = ResponseDirectives::parse_targeted(data).unwrap_or_default();
+    let seconds_max = Duration::from_secs(DELTA_SECONDS_MAX);
+    let times = [request.max_age, request.min_fresh, request.stale_if_error].into_iter().chain(
+        [&response, &targeted]
+            .into_iter()
+            .flat_map(|d| [d.max_age, d.s_maxage, d.stale_while_revalidate, d.stale_if_error]),
+    );
+    assert!(times.flatten().all(|time| time <= seconds_max));
+    assert!(request.max_stale.is_none_or(|t| t <= seconds_max || t == Duration::MAX));
+
+    let first = ResponseDirectives::parse(&[b"no-store, private, max-age=7, ", data].concat());
+    assert!(first.no_store && first.private == Some(Scope::Response));
+    assert_eq!(first.max_age, Some(Duration::from_secs(7)));
+    assert!(RequestDirectives::parse(&[b"no-store,", data].concat()).no_store);
+}
+
+/// An entity tag that was parsed matches itself; nothing matches and fails to match.
+pub fn conditional(data: &[u8]) {
+    for tag in etag::list(data) {
+        assert!(tag.weak_eq(&tag));
+        assert_eq!(tag.strong_eq(&tag), !tag.weak);
+    }
+    let Some((method, head)) = split(data, b'\n') else { return };
+    let Ok(method) = Method::from_bytes(method) else { return };
+    let (request, response) = head_pair(head);
+    let selected = Validators::of(&response);
+    let outcome = conditional::evaluate(&method, &request, &selected);
+    if !conditional::is_conditional(&request) {
+        assert_eq!(outcome, Outcome::Proceed);
+    }
+    if outcome == Outcome::NotModified {
+        assert!(matches!(method, Method::GET | Method::HEAD), "304 to {method}");
+    }
+}
+
+/// What is accepted is in its one form, and that form means the same.
+pub fn host(data: &[u8]) {
+    let Ok(host) = hosts::parse(data) else { return };
+    let text = host.to_string();
+    assert_eq!(hosts::parse(text.as_bytes()).as_ref(), Ok(&host));
+    assert!(!text.bytes().any(|byte| byte.is_ascii_uppercase() || byte <= b' ' || byte >= 0x7f));
+    assert!(!host.name.is_empty() && !host.name.ends_with('.'));
+}
+
+/// No way out of the root, and every form leads to the same place.
+pub fn path(data: &[u8]) {
+    let Ok(raw) = std::str::from_utf8(data) else { return };
+    let Ok(path) = paths::normalise(raw) else { return };
+    for form in [path.as_str(), path.forward()] {
+        assert!(form.starts_with('/') && form.is_ascii(), "{form:?}");
+        assert!(!form.split('/').any(|segment| segment == "." || segment == ".."), "{form:?}");
+        let again = paths::normalise(form).expect("a normal form is a path");
+        assert_eq!(again.as_str(), path.as_str());
+        assert_eq!(again.forward(), form);
+    }
+    for segment in path.segments() {
+        match segment {
+            Ok(name) => {
+                assert!(!name.is_empty() && !name.contains(&b'/') && !name.contains(&0));
+                assert!(*name != *b"." && *name != *b"..");
+            }
+            Err(error) => assert_eq!(error, Malformed::PathFile),
+        }
+    }
+    if let Ok(relative) = path.relative("") {
+        let parts = relative.split(|&byte| byte == b'/');
+        assert!(relative.first() != Some(&b'/'));
+        assert!(parts.into_iter().all(|part| part != b".." && part != b"."));
+    }
+}
+
+/// An answer holds whatever arrives later, and never needs more than there may be.
+pub fn proxy_protocol(data: &[u8]) {
+    let whole = proxy::parse(data);
+    match whole {
+        Ok(Parsed::Incomplete { at_least }) => {
+            assert!(at_least > data.len() && at_least <= V1_SIZE_MAX.max(V2_SIZE_MAX));
+        }
+        Ok(Parsed::Complete { consumed, addresses }) => {
+            assert!(consumed <= data.len());
+            assert_eq!(proxy::parse(&data[..consumed]), whole);
+            assert!(matches!(proxy::parse(&data[..consumed - 1]), Ok(Parsed::Incomplete { .. })));
+            let same_family = |source: SocketAddr, destination: SocketAddr| {
+                source.is_ipv4() == destination.is_ipv4()
+            };
+            assert!(addresses.is_none_or(|a| same_family(a.source, a.destination)));
+        }
+        Err(error) => {
+            assert_eq!(proxy::parse(&[data, b"\r\n"].concat()), Err(error));
+        }
+    }
+}
+
+/// Spans lie within the representation, do not meet, and are few. The input is a length in
+/// decimal, a line break, a Range value.
+pub fn range(data: &[u8]) {
+    let Some((length, value)) = split(data, b'\n') else { return };
+    let Some(length) = std::str::from_utf8(length).ok().and_then(|text| text.parse().ok()) else {
+        return;
+    };
+    let spans = match ranges::parse(value, length) {
+        Ranges::Ignore | Ranges::Unsatisfiable => return,
+        Ranges::Single(span) => vec![span],
+        Ranges::Several(spans) => {
+            assert!(spans.len() >= 2 && spans.len() <= RANGES_MAX);
+            spans
+        }
+    };
+    let mut sorted = spans.clone();
+    sorted.sort();
+    assert!(sorted.windows(2).all(|pair| pair[0].last < pair[1].first), "{spans:?}");
+    for span in &spans {
+        assert!(span.first <= span.last && span.last < length, "{span:?} of {length}");
+        let text = span.content_range(length);
+        assert_eq!(text, format!("bytes {}-{}/{length}", span.first, span.last));
+        // Asking for exactly that gives exactly that.
+        let exact = format!("bytes={}-{}", span.first, span.last);
+        assert_eq!(ranges::parse(exact.as_bytes(), length), Ranges::Single(*span));
+    }
+}
+
+/// A head that is accepted has one host, one way to find its end, and survives being read again
+/// from what would be forwarded.
+pub fn request(data: &[u8]) {
+    let Some((method, uri, version, headers)) = request_head(data) else { return };
+    let Ok(valid) = requests::validate(&method, &uri, version, &headers) else { return };
+    let count = |name: HeaderName| headers.get_all(name).iter().count();
+    let lengths = count(http::header::CONTENT_LENGTH);
+    let codings = count(http::header::TRANSFER_ENCODING);
+    assert!(lengths <= 1 && codings <= 1 && !(lengths == 1 && codings == 1));
+    assert!(count(http::header::HOST) <= 1);
+    match valid.framing {
+        requests::Framing::Empty | requests::Framing::Stream => {
+            assert_eq!((lengths, codings), (0, 0))
+        }
+        requests::Framing::Length(_) => assert_eq!(lengths, 1),
+        requests::Framing::Chunked => assert_eq!(codings, 1),
+    }
+    match valid.host {
+        Some(host) => assert_eq!(hosts::parse(valid.authority.as_bytes()), Ok(host)),
+        None => assert_eq!(version, Version::HTTP_10),
+    }
+    if let Some(value) = headers.get(RANGE) {
+        range(&[b"10000\n", value.as_bytes()].concat());
+    }
+    path(uri.path().as_bytes());
+}
+
+/// Method, target, version and fields of an HTTP/1 head, split as leniently as the `http` types
+/// allow; the parser in front of Weir is stricter.
+fn request_head(data: &[u8]) -> Option<(Method, Uri, Version, HeaderMap)> {
+    let (line, fields) = split(data, b'\n')?;
+    let (method, rest) = split(line.trim_ascii_end(), b' ')?;
+    let (target, version) = split(rest, b' ')?;
+    let version = match version {
+        b"HTTP/1.0" => Version::HTTP_10,
+        b"HTTP/1.1" => Version::HTTP_11,
+        b"HTTP/2.0" => Version::HTTP_2,
+        b"HTTP/0.9" => Version::HTTP_09,
+        _ => return None,
+    };
+    Some((
+        Method::from_bytes(method).ok()?,
+        Uri::try_from(target).ok()?,
+        version,
+        header_map(fields),
+    ))
+}
+
+/// Two header sections with an empty line between them.
+fn head_pair(text: &[u8]) -> (HeaderMap, HeaderMap) {
+    let middle = text.windows(2).position(|pair| pair == b"\n\n").unwrap_or(text.len());
+    let (request, response) = text.split_at(middle);
+    (header_map(request), header_map(response))
+}
+
+/// The lines that are header fields.
+fn header_map(text: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some((name, value)) = split(line, b':') else { continue };
+        let name = HeaderName::from_bytes(name);
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.trim_ascii())) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+fn split(data: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let index = data.iter().position(|&byte| byte == at)?;
+    Some((&data[..index], &data[index + 1..]))
+}
