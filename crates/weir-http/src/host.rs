@@ -50,10 +50,12 @@ pub fn parse(raw: &[u8]) -> Result<Host<'_>, Malformed> {
     }
     let mut upper = false;
     let mut name_len = raw.len();
+    let mut label_empty = true;
     for (index, &byte) in raw.iter().enumerate() {
         match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {}
-            b'A'..=b'Z' => upper = true,
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => label_empty = false,
+            b'.' if !label_empty => label_empty = true,
+            b'A'..=b'Z' => (upper, label_empty) = (true, false),
             b':' => {
                 name_len = index;
                 break;
@@ -64,7 +66,7 @@ pub fn parse(raw: &[u8]) -> Result<Host<'_>, Malformed> {
     let port = parse_port(&raw[name_len..])?;
     let name = &raw[..name_len];
     let name = name.strip_suffix(b".").unwrap_or(name);
-    if name.is_empty() || name.len() > HOST_LEN_MAX || has_empty_label(name) {
+    if name.is_empty() || name.len() > HOST_LEN_MAX {
         return Err(Malformed::Host);
     }
     Ok(Host { name: text(name, upper)?, port })
@@ -91,10 +93,6 @@ fn parse_port(raw: &[u8]) -> Result<Option<u16>, Malformed> {
         Ok(port) if port > 0 => Ok(Some(port)),
         _ => Err(Malformed::Host),
     }
-}
-
-fn has_empty_label(name: &[u8]) -> bool {
-    name[0] == b'.' || name.windows(2).any(|pair| pair == b"..") || name.ends_with(b".")
 }
 
 fn text(name: &[u8], upper: bool) -> Result<Cow<'_, str>, Malformed> {

@@ -155,37 +155,44 @@ const FORBIDDEN: &AsciiSet = &CONTROLS
 
 /// Characters that may stand in a segment (RFC 3986 §3.3, `pchar` without percent-encodings).
 const fn is_segment_byte(byte: u8) -> bool {
-    SEGMENT[byte as usize]
+    matches!(byte,
+        b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~'
+        | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+        | b':' | b'@')
 }
 
-static SEGMENT: [bool; 256] = {
-    let mut table = [false; 256];
+/// Classes of bytes for [`is_normal`].
+const OTHER: u8 = 1;
+const SLASH: u8 = 2;
+const SLASH_OR_DOT: u8 = SLASH << 1;
+
+static CLASSES: [u8; 256] = {
+    let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        table[byte] = matches!(byte as u8,
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~'
-            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
-            | b':' | b'@');
+        table[byte] = match byte as u8 {
+            b'/' => SLASH | SLASH_OR_DOT,
+            b'.' => SLASH_OR_DOT,
+            segment if is_segment_byte(segment) => 0,
+            _ => OTHER,
+        };
         byte += 1;
     }
     table
 };
 
-/// Whether normalising would change nothing; may say no for a path that is normal.
+/// Whether normalising would change nothing; may say no for a path that is normal ("//", dot
+/// files). One look-up a byte and no branches: that is several times faster than stopping early,
+/// and nearly every path is normal.
 fn is_normal(path: &[u8]) -> bool {
     let mut previous = 0;
+    let mut found = 0;
     for &byte in path {
-        let plain = match byte {
-            // The scan gives up at "/." and "//" rather than look ahead: both are rare.
-            b'.' | b'/' => previous != b'/',
-            _ => is_segment_byte(byte),
-        };
-        if !plain {
-            return false;
-        }
-        previous = byte;
+        let class = CLASSES[byte as usize];
+        found |= (class & OTHER) | ((previous & SLASH) << 1 & class);
+        previous = class;
     }
-    path.first() == Some(&b'/')
+    found == 0 && path.first() == Some(&b'/')
 }
 
 fn check_encoding(path: &[u8]) -> Result<(), Malformed> {

@@ -5,7 +5,7 @@
 //! that differ, and drops Content-Length beside Transfer-Encoding; the `http` types hold no control
 //! characters; `Uri` drops fragments. The checks here do not rely on the former two.
 
-use http::header::{self, HeaderMap};
+use http::header::HeaderMap;
 use http::{Method, Uri, Version};
 
 use crate::Malformed;
@@ -79,17 +79,18 @@ struct Fields<'a> {
 fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
     let mut fields = Fields::default();
     for (name, value) in headers {
-        // Dispatch on the length: most names are none of the three and cost one comparison.
         let text = name.as_str().as_bytes();
+        // Most names start with another letter and are done with here.
+        if matches!(text, [b'a'..=b'z', ..]) && !matches!(text, [b'c' | b'h' | b't', ..]) {
+            continue;
+        }
         let value = value.as_bytes();
-        match text.len() {
-            4 if *name == header::HOST => {
-                set_once(&mut fields.host, value, Malformed::HostRepeated)?;
-            }
-            14 if *name == header::CONTENT_LENGTH => {
+        match text {
+            b"host" => set_once(&mut fields.host, value, Malformed::HostRepeated)?,
+            b"content-length" => {
                 set_once(&mut fields.content_length, value, Malformed::ContentLengthRepeated)?;
             }
-            17 if *name == header::TRANSFER_ENCODING => {
+            b"transfer-encoding" => {
                 fields.transfer_encoding = Some(value);
                 fields.transfer_encoding_lines += 1;
             }
