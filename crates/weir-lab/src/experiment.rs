@@ -1,0 +1,195 @@
+//! The experiments: which there are, and what they share.
+
+mod grid;
+mod memory;
+mod s1;
+mod s3;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::contender::{Contender, Origin, Role};
+use crate::error::{Error, Result};
+use crate::install;
+use crate::machine::{Cores, Machine};
+use crate::process::{Running, Site};
+use crate::result::{Record, Settings};
+
+/// An experiment that the lab can run.
+pub struct Experiment {
+    /// Its id on the command line.
+    pub id: &'static str,
+    /// What it measures, in a line.
+    pub title: &'static str,
+    /// Contenders if none are named.
+    pub contenders: &'static [&'static str],
+    run: fn(&Experiment, &Options) -> Result<Record>,
+}
+
+/// All experiments, in the order of the document that asks for them.
+pub static ALL: [Experiment; 5] = [
+    Experiment {
+        id: "s1",
+        title: "40 clients, one document of 500 B to 200 KB, a connection per request",
+        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor"],
+        run: s1::run,
+    },
+    Experiment {
+        id: "s2",
+        title: "40 clients, one document of 500 B to 200 KB, persistent connections",
+        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor"],
+        run: s1::run,
+    },
+    Experiment {
+        id: "s3",
+        title: "40 clients, documents of a separate application over a Unix socket",
+        contenders: &["weir", "nginx", "haproxy"],
+        run: s3::run,
+    },
+    Experiment {
+        id: "s5",
+        title: "500 slow clients, each holding a response of 1 MB: memory of the server",
+        contenders: &["weir", "nginx"],
+        run: memory::run_slow,
+    },
+    Experiment {
+        id: "idle",
+        title: "10,000 idle keep-alive connections after a request each: memory of the server",
+        contenders: &["weir", "nginx"],
+        run: memory::run_idle,
+    },
+];
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Interleaved rounds.
+    pub rounds: usize,
+    /// Length of a measured window.
+    pub window: Duration,
+    /// Load before each window.
+    pub warm_up: Duration,
+    /// Contenders, if not the experiment's own.
+    pub contenders: Option<Vec<String>>,
+    /// Fewer sizes.
+    pub quick: bool,
+    /// Sizes, if not the experiment's own.
+    pub sizes: Option<Vec<usize>>,
+    /// Connections held in the memory experiments, if not the experiment's own.
+    pub clients: Option<usize>,
+    /// Weir's binary.
+    pub weir: PathBuf,
+    /// Install packages that are missing.
+    pub install: bool,
+    /// Who runs where.
+    pub cores: Cores,
+    /// The command line, for the record.
+    pub command: String,
+    /// Told what is going on, a line at a time.
+    pub progress: fn(&str),
+}
+
+impl Experiment {
+    /// The experiment of that id.
+    ///
+    /// # Errors
+    /// Names the ones there are.
+    pub fn with_id(id: &str) -> Result<&'static Experiment> {
+        ALL.iter().find(|experiment| experiment.id == id).ok_or_else(|| {
+            let known: Vec<_> = ALL.iter().map(|experiment| experiment.id).collect();
+            Error::Usage(format!("no experiment {id:?}; known are {}", known.join(", ")))
+        })
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When no contender can be started, or the load generator fails.
+    pub fn run(&self, options: &Options) -> Result<Record> {
+        (self.run)(self, options)
+    }
+
+    /// The contenders that can play `role`, and for the others why not.
+    fn line_up(&self, role: Role, options: &Options) -> Result<LineUp> {
+        let names: Vec<&str> = match &options.contenders {
+            Some(names) => names.iter().map(String::as_str).collect(),
+            None => self.contenders.to_vec(),
+        };
+        let mut line_up = LineUp::default();
+        for name in names {
+            let contender = Contender::named(name)?;
+            if !contender.plays(role) {
+                line_up.skipped.push(format!("{name}: takes no part in {}", self.id));
+                continue;
+            }
+            if let (Origin::Debian { package, .. }, true) = (contender.origin, options.install) {
+                if contender.program(&options.weir).is_err() {
+                    (options.progress)(&format!("installing {package}"));
+                    install::package(package)?;
+                }
+            }
+            match contender.program(&options.weir) {
+                Ok(_) => line_up.contenders.push(contender),
+                Err(error) => line_up.skipped.push(error.to_string()),
+            }
+        }
+        line_up.skipped.iter().for_each(|reason| (options.progress)(&format!("skipped: {reason}")));
+        if line_up.contenders.is_empty() {
+            return Err(Error::Usage(format!("{}: no contender is left", self.id)));
+        }
+        Ok(line_up)
+    }
+
+    /// A record with everything but measurements.
+    fn record(&self, options: &Options, clients: usize, skipped: Vec<String>) -> Record {
+        Record {
+            id: self.id.to_owned(),
+            title: self.title.to_owned(),
+            command: options.command.clone(),
+            machine: Machine::describe(),
+            settings: Settings {
+                rounds: options.rounds,
+                window_s: options.window.as_secs_f64(),
+                clients,
+                quick: options.quick,
+            },
+            contenders: Vec::new(),
+            skipped,
+            samples: Vec::new(),
+            memory: Vec::new(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct LineUp {
+    contenders: Vec<&'static Contender>,
+    skipped: Vec<String>,
+}
+
+/// Starts a contender that serves `target`, or notes in the record why it is left out. Weir itself
+/// and the floor are not left out: an experiment without them should fail loudly.
+fn start(
+    contender: &'static Contender,
+    role: Role,
+    site: &Site,
+    target: &str,
+    options: &Options,
+    record: &mut Record,
+) -> Result<Option<Running>> {
+    match Running::start(contender, role, site, &options.weir, options.cores, target) {
+        Ok(running) => {
+            let entry = (contender.name.to_owned(), running.version.clone());
+            if !record.contenders.contains(&entry) {
+                record.contenders.push(entry);
+            }
+            Ok(Some(running))
+        }
+        Err(error) if matches!(contender.origin, Origin::Debian { .. }) => {
+            (options.progress)(&format!("skipped: {error}"));
+            record.skipped.push(error.to_string());
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,137 @@
+//! Throughput and CPU of several series over several sizes, in interleaved rounds: for each size
+//! A B C, A B C, …, so that whatever the machine does in the meantime meets all of them.
+
+use std::sync::Arc;
+
+use super::Options;
+use crate::documents::document;
+use crate::error::Result;
+use crate::load::{self, Edge, Outcome, Plan};
+use crate::process::Running;
+use crate::procfs::{self, MachineTicks, Pid, TICKS_PER_SECOND};
+use crate::result::{Record, Sample};
+
+/// One line of the result: a contender and what is asked of it.
+pub(super) struct Line<'a> {
+    pub(super) running: &'a Running,
+    pub(super) case: &'static str,
+    /// Path of the document of a size.
+    pub(super) target: fn(usize) -> String,
+}
+
+/// What is the same for all lines.
+pub(super) struct Grid<'a> {
+    pub(super) sizes: Vec<usize>,
+    pub(super) clients: usize,
+    pub(super) persistent: bool,
+    /// Processes that belong to the experiment but are nobody's cost, such as the application.
+    pub(super) helpers: Vec<Pid>,
+    pub(super) options: &'a Options,
+}
+
+impl Grid<'_> {
+    /// Measures everything into `record`.
+    pub(super) fn run(&self, lines: &[Line], record: &mut Record) -> Result<()> {
+        for &size in &self.sizes {
+            let expect: Arc<[u8]> = document(size).into();
+            for round in 0..self.options.rounds {
+                for line in lines {
+                    let sample = self.measure(line, size, round, expect.clone())?;
+                    (self.options.progress)(&format!(
+                        "{size:>7} B  round {}  {:<9} {:<9} {:>8.0}/s  {:>7.2} µs CPU  {:>3.0} % busy{}",
+                        round + 1,
+                        sample.contender,
+                        sample.case,
+                        sample.requests_per_s(),
+                        sample.cpu_us(),
+                        sample.server_busy() * 100.0,
+                        failures(&sample),
+                    ));
+                    record.samples.push(sample);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(&self, line: &Line, size: usize, round: usize, expect: Arc<[u8]>) -> Result<Sample> {
+        let plan = Plan {
+            server: line.running.address,
+            target: (line.target)(size),
+            expect,
+            clients: self.clients,
+            persistent: self.persistent,
+            warm_up: self.options.warm_up,
+            window: self.options.window,
+            rate_per_second: None,
+        };
+        let (mut opened, mut closed) = (Reading::default(), Reading::default());
+        let outcome = load::run(&plan, &mut |edge| match edge {
+            Edge::Opens => opened = self.read(line),
+            Edge::Closes => closed = self.read(line),
+        })?;
+        Ok(sample(line, size, round, &outcome, &opened, &closed))
+    }
+
+    fn read(&self, line: &Line) -> Reading {
+        Reading {
+            server_ns: procfs::cpu_ns(&line.running.pids),
+            load_ns: procfs::cpu_ns(&[std::process::id()]),
+            helpers_ns: procfs::cpu_ns(&self.helpers),
+            machine: procfs::read_machine_ticks(),
+        }
+    }
+}
+
+/// All clocks at one edge of the window.
+#[derive(Default)]
+struct Reading {
+    server_ns: u64,
+    load_ns: u64,
+    helpers_ns: u64,
+    machine: MachineTicks,
+}
+
+fn sample(
+    line: &Line,
+    size: usize,
+    round: usize,
+    outcome: &Outcome,
+    opened: &Reading,
+    closed: &Reading,
+) -> Sample {
+    let seconds = outcome.elapsed.as_secs_f64();
+    let server_cpu_ns = closed.server_ns.saturating_sub(opened.server_ns);
+    let load_cpu_ns = closed.load_ns.saturating_sub(opened.load_ns);
+    let helpers_ns = closed.helpers_ns.saturating_sub(opened.helpers_ns);
+    let ours = (server_cpu_ns + load_cpu_ns + helpers_ns) as f64 / 1e9;
+    let ticks = |pick: fn(&MachineTicks) -> u64| {
+        pick(&closed.machine).saturating_sub(pick(&opened.machine)) as f64
+    };
+    let busy_s = ticks(|machine| machine.busy) / TICKS_PER_SECOND as f64;
+    Sample {
+        contender: line.running.contender.name.to_owned(),
+        case: line.case.to_owned(),
+        size,
+        round,
+        requests: outcome.requests,
+        body_bytes: outcome.body_bytes,
+        errors: outcome.errors,
+        first_error: outcome.first_error.clone(),
+        bodies_compared: outcome.bodies_compared,
+        seconds,
+        server_cpu_ns,
+        load_cpu_ns,
+        latency_p50_us: outcome.latency_ns.quantile(0.5) as f64 / 1e3,
+        latency_p99_us: outcome.latency_ns.quantile(0.99) as f64 / 1e3,
+        steal: ticks(|machine| machine.steal) / ticks(|machine| machine.total).max(1.0),
+        foreign_cores: ((busy_s - ours) / seconds).max(0.0),
+    }
+}
+
+fn failures(sample: &Sample) -> String {
+    match &sample.first_error {
+        Some(reason) => format!("  {} failed: {reason}", sample.errors),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,22 @@
+//! weir-lab repeats the experiments that Weir's design rests on: it starts the contenders, drives
+//! load, accounts CPU time and memory from `/proc`, interleaves rounds and writes tables, JSON and
+//! figures. It knows nothing of Weir's internals: Weir is one contender among others, started by
+//! its binary and a configuration file.
+
+pub mod app;
+pub mod contender;
+pub mod documents;
+pub mod error;
+pub mod experiment;
+pub mod floor;
+pub mod goal;
+pub mod histogram;
+pub mod install;
+pub mod load;
+pub mod machine;
+pub mod process;
+pub mod procfs;
+pub mod report;
+pub mod result;
+pub mod stats;
+pub mod template;

@@ -1,0 +1,295 @@
+//! One client: at most one connection, one request in flight. The engine tells it when its socket
+//! is ready; it says whether a response is complete.
+//!
+//! Life of a request: `Idle → Sending → Head → Body → (Closing →) Idle`. `Closing` waits for the
+//! server to end a connection that was for one request. An error drops the connection and leaves
+//! the client `Idle`.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+};
+
+use super::Plan;
+use super::response::{Framing, parse_head};
+
+/// A response head longer than this is an error.
+const HEAD_SIZE_MAX: usize = 16 << 10;
+/// Bodies up to this size are read together with the head, in one call.
+const READ_WHOLE_MAX: usize = 16 << 10;
+/// For larger bodies the first read takes the head and little more; what the kernel then still
+/// holds is discarded without a copy, so that the generator does not become the bottleneck.
+const HEAD_READ_SIZE: usize = 2 << 10;
+/// One response in so many is compared byte by byte, besides the first on each kept connection.
+const COMPARE_EVERY: u64 = 64;
+
+/// What all clients share.
+pub(super) struct Shared<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) request: Vec<u8>,
+    pub(super) epoll: OwnedFd,
+    pub(super) buffer: Vec<u8>,
+}
+
+/// Whether the client has to wait for its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Blocked,
+    Complete,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Sending,
+    Head,
+    Body,
+    Closing,
+}
+
+pub(super) struct Client {
+    index: u64,
+    socket: Option<OwnedFd>,
+    interest: EventFlags,
+    phase: Phase,
+    sent: usize,
+    head: Vec<u8>,
+    received: usize,
+    /// The server said it will close after this response.
+    closes: bool,
+    /// Compare this response's body.
+    compare: bool,
+    serial: u64,
+    /// From when the latency of the request counts.
+    pub(super) since: Instant,
+    pub(super) connections: u64,
+    pub(super) bodies_compared: u64,
+}
+
+impl Client {
+    pub(super) fn new(index: usize) -> Client {
+        Client {
+            index: index as u64,
+            socket: None,
+            interest: EventFlags::empty(),
+            phase: Phase::Idle,
+            sent: 0,
+            head: Vec::new(),
+            received: 0,
+            closes: false,
+            compare: false,
+            serial: 0,
+            since: Instant::now(),
+            connections: 0,
+            bodies_compared: 0,
+        }
+    }
+
+    /// Starts the next request, on a new connection if there is none.
+    pub(super) fn begin(&mut self, since: Instant, shared: &mut Shared) -> Result<Step, String> {
+        debug_assert_eq!(self.phase, Phase::Idle);
+        self.since = since;
+        self.sent = 0;
+        self.received = 0;
+        self.head.clear();
+        self.compare = self.serial.is_multiple_of(COMPARE_EVERY);
+        self.serial += 1;
+        if self.socket.is_none() {
+            self.compare |= shared.plan.persistent;
+            self.open(shared)?;
+        }
+        self.phase = Phase::Sending;
+        self.advance(shared)
+    }
+
+    /// Goes on after an event, as far as it gets without waiting.
+    pub(super) fn advance(&mut self, shared: &mut Shared) -> Result<Step, String> {
+        loop {
+            let progress = match self.phase {
+                Phase::Idle => Err("bytes nobody asked for, or a close, between requests".into()),
+                Phase::Sending => self.send(shared),
+                Phase::Head => self.receive_head(shared),
+                Phase::Body => self.receive_body(shared),
+                Phase::Closing => self.receive_close(),
+            };
+            match progress {
+                Ok(true) if self.phase == Phase::Idle => return Ok(Step::Complete),
+                Ok(true) => {}
+                Ok(false) => return Ok(Step::Blocked),
+                Err(reason) => {
+                    self.reset();
+                    return Err(reason);
+                }
+            }
+        }
+    }
+
+    fn reset(&mut self) {
+        self.socket = None;
+        self.interest = EventFlags::empty();
+        self.phase = Phase::Idle;
+    }
+
+    fn open(&mut self, shared: &Shared) -> Result<(), String> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let family = match shared.plan.server {
+            std::net::SocketAddr::V4(_) => AddressFamily::INET,
+            std::net::SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let socket = socket_with(family, SocketType::STREAM, flags, None)
+            .map_err(|errno| format!("socket: {errno}"))?;
+        match connect(&socket, &shared.plan.server) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(errno) => return Err(format!("connect: {errno}")),
+        }
+        self.connections += 1;
+        self.socket = Some(socket);
+        self.interest = EventFlags::empty();
+        Ok(())
+    }
+
+    /// Makes epoll watch for `wanted`, if it does not already.
+    fn watch(&mut self, wanted: EventFlags, shared: &Shared) -> Result<(), String> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        if self.interest == wanted {
+            return Ok(());
+        }
+        let data = EventData::new_u64(self.index);
+        let done = if self.interest.is_empty() {
+            epoll::add(&shared.epoll, socket, data, wanted)
+        } else {
+            epoll::modify(&shared.epoll, socket, data, wanted)
+        };
+        self.interest = wanted;
+        done.map_err(|errno| format!("epoll: {errno}"))
+    }
+
+    /// `Ok(true)`: the phase is done. `Ok(false)`: the socket has to become ready first.
+    fn send(&mut self, shared: &Shared) -> Result<bool, String> {
+        let Some(socket) = &self.socket else { return Err("no connection".into()) };
+        // Right after a connect on loopback the handshake is already done more often than not.
+        match send(socket, &shared.request[self.sent..], SendFlags::NOSIGNAL) {
+            Ok(count) => self.sent += count,
+            Err(Errno::AGAIN | Errno::NOTCONN | Errno::INTR) => {}
+            Err(errno) => return Err(format!("send: {errno}")),
+        }
+        if self.sent < shared.request.len() {
+            self.watch(EventFlags::OUT, shared)?;
+            return Ok(false);
+        }
+        self.watch(EventFlags::IN, shared)?;
+        self.phase = Phase::Head;
+        // The answer cannot be there yet: go to epoll rather than fail in recv.
+        Ok(false)
+    }
+
+    fn receive_head(&mut self, shared: &mut Shared) -> Result<bool, String> {
+        let whole = self.compare || shared.plan.expect.len() <= READ_WHOLE_MAX;
+        let size = if whole { shared.buffer.len() } else { HEAD_READ_SIZE };
+        let Some(count) = self.receive(&mut shared.buffer[..size], RecvFlags::empty())? else {
+            return Ok(false);
+        };
+        if count == 0 {
+            return Err("connection closed before the response's head".into());
+        }
+        // Usually the head arrives in one piece and needs no copy.
+        let fresh = &shared.buffer[..count];
+        let (head, body_start) = if self.head.is_empty() {
+            let head = parse_head(fresh)?;
+            (head, head.map_or(0, |head| head.len))
+        } else {
+            let before = self.head.len();
+            self.head.extend_from_slice(fresh);
+            let head = parse_head(&self.head)?;
+            (head, head.map_or(0, |head| head.len.saturating_sub(before)))
+        };
+        let Some(head) = head else {
+            if self.head.is_empty() {
+                self.head.extend_from_slice(fresh);
+            }
+            let short = self.head.len() < HEAD_SIZE_MAX;
+            return if short { Ok(true) } else { Err("endless response head".into()) };
+        };
+        if head.status != 200 {
+            return Err(format!("status {}, expected 200", head.status));
+        }
+        let expected = shared.plan.expect.len();
+        if head.framing != Framing::Length(expected) {
+            return Err(format!("body framed by {:?}, expected Length({expected})", head.framing));
+        }
+        self.closes = head.closes;
+        self.phase = Phase::Body;
+        let body = body_start..count;
+        self.take_body(body.len(), Some(&shared.buffer[body]), shared)?;
+        self.finish_body(expected)
+    }
+
+    fn receive_body(&mut self, shared: &mut Shared) -> Result<bool, String> {
+        let expected = shared.plan.expect.len();
+        let size = (expected - self.received).min(shared.buffer.len());
+        // On TCP, MSG_TRUNC takes the bytes off the socket without copying them (tcp(7)).
+        let flags = if self.compare { RecvFlags::empty() } else { RecvFlags::TRUNC };
+        let Some(count) = self.receive(&mut shared.buffer[..size], flags)? else {
+            return Ok(false);
+        };
+        if count == 0 {
+            return Err(format!("body ended after {} of {expected} bytes", self.received));
+        }
+        let bytes = self.compare.then(|| &shared.buffer[..count]);
+        self.take_body(count, bytes, shared)?;
+        self.finish_body(expected)
+    }
+
+    /// Accounts `count` bytes of body; `bytes` are they, where they were read.
+    fn take_body(
+        &mut self,
+        count: usize,
+        bytes: Option<&[u8]>,
+        shared: &Shared,
+    ) -> Result<(), String> {
+        let expect = &shared.plan.expect;
+        let end = self.received + count;
+        if end > expect.len() {
+            return Err(format!("body longer than its {} bytes", expect.len()));
+        }
+        if self.compare && bytes.is_some_and(|bytes| *bytes != expect[self.received..end]) {
+            return Err(format!("body differs within bytes {}..{end}", self.received));
+        }
+        self.received = end;
+        Ok(())
+    }
+
+    fn finish_body(&mut self, expected: usize) -> Result<bool, String> {
+        if self.received < expected {
+            return Ok(true);
+        }
+        self.bodies_compared += u64::from(self.compare);
+        self.phase = if self.closes { Phase::Closing } else { Phase::Idle };
+        Ok(true)
+    }
+
+    fn receive_close(&mut self) -> Result<bool, String> {
+        match self.receive(&mut [0; 1], RecvFlags::empty())? {
+            None => Ok(false),
+            Some(0) => {
+                self.reset();
+                Ok(true)
+            }
+            Some(_) => Err("bytes after the end of the body".into()),
+        }
+    }
+
+    /// `None` when there is nothing to read now.
+    fn receive(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<Option<usize>, String> {
+        let Some(socket) = &self.socket else { return Err("no connection".into()) };
+        match recv(socket, buffer, flags) {
+            Ok((_, count)) => Ok(Some(count)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(errno) => Err(format!("receive: {errno}")),
+        }
+    }
+}

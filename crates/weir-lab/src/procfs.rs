@@ -1,0 +1,246 @@
+//! What the kernel says about processes and the machine: CPU time, memory, children, stolen time.
+//! Parsers take text and are tested on text; the functions that read `/proc` only join them.
+//!
+//! CPU time is `sum_exec_runtime` from `task/*/schedstat`, in nanoseconds. On a kernel that does
+//! not account interrupts separately (`CONFIG_IRQ_TIME_ACCOUNTING` off, as in most virtual
+//! machines) it contains the soft interrupts that ran while the thread did. On loopback a send
+//! runs the receiver's half of the network stack too, so each side pays for delivery to the other.
+
+use std::collections::HashMap;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// Process identifiers.
+pub type Pid = u32;
+
+/// The kernel's clock ticks per second in `/proc/stat`: fixed for user space on Linux.
+pub const TICKS_PER_SECOND: u64 = 100;
+
+/// Parent of a process, from `/proc/PID/stat`. The name may hold blanks and parentheses, so
+/// fields are counted from the last `)`.
+#[must_use]
+pub fn parent_of(stat: &str) -> Option<Pid> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Nanoseconds on a CPU, from `schedstat`.
+#[must_use]
+pub fn schedstat_ns(schedstat: &str) -> Option<u64> {
+    schedstat.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The processes of `parents` (pid, parent) that are `root` or descend from it, in no order.
+#[must_use]
+pub fn family(root: Pid, parents: &[(Pid, Pid)]) -> Vec<Pid> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for &(pid, parent) in parents {
+        children.entry(parent).or_default().push(pid);
+    }
+    let mut members = vec![root];
+    let mut next = 0;
+    while next < members.len() {
+        // A pid occurs once as a key, so removing it also ends a (made-up) cycle.
+        members.extend(children.remove(&members[next]).unwrap_or_default());
+        next += 1;
+    }
+    members
+}
+
+/// `root` and all its living descendants.
+#[must_use]
+pub fn descendants(root: Pid) -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return vec![root] };
+    let parents: Vec<(Pid, Pid)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: Pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            Some((pid, parent_of(&stat)?))
+        })
+        .collect();
+    family(root, &parents)
+}
+
+/// Nanoseconds of CPU that the living threads of `pids` have used. Threads that ended take their
+/// share with them; contenders keep theirs for the length of a run.
+#[must_use]
+pub fn cpu_ns(pids: &[Pid]) -> u64 {
+    pids.iter()
+        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok())
+        .flat_map(|tasks| tasks.flatten())
+        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
+        .filter_map(|text| schedstat_ns(&text))
+        .sum()
+}
+
+/// Time of the whole machine since it started, in ticks, summed over cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineTicks {
+    /// Doing anything: user, nice, system, interrupts.
+    pub busy: u64,
+    /// Taken by the hypervisor for other guests.
+    pub steal: u64,
+    /// Everything, idle and steal included.
+    pub total: u64,
+}
+
+/// Parses the `cpu` line of `/proc/stat`.
+#[must_use]
+pub fn machine_ticks(stat: &str) -> Option<MachineTicks> {
+    let line = stat.lines().find(|line| line.starts_with("cpu "))?;
+    let fields: Vec<u64> =
+        line.split_ascii_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = fields[..] else {
+        return None;
+    };
+    let busy = user + nice + system + irq + softirq;
+    Some(MachineTicks { busy, steal, total: busy + idle + iowait + steal })
+}
+
+/// Reads [`MachineTicks`]; zeros if the kernel does not tell.
+#[must_use]
+pub fn read_machine_ticks() -> MachineTicks {
+    fs::read_to_string("/proc/stat").ok().and_then(|text| machine_ticks(&text)).unwrap_or_default()
+}
+
+/// User memory of a group of processes, in bytes. Pages that they share count once
+/// (proportional set size).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Resident set sizes, shared pages counted in each.
+    pub rss: u64,
+    /// Heap, stacks and other anonymous memory.
+    pub anonymous: u64,
+    /// Mapped files.
+    pub file: u64,
+    /// Mapped shared memory, memfds included.
+    pub shared: u64,
+}
+
+/// Parses `/proc/PID/smaps_rollup`. Kernels before 5.9 do not split the sum: then all of it counts
+/// as anonymous.
+#[must_use]
+pub fn smaps_rollup(text: &str) -> Memory {
+    let field = |name| kilobytes(text, name).map(|size| size * 1024);
+    let rss = field("Rss:").unwrap_or(0);
+    let whole = field("Pss:").unwrap_or(0);
+    let file = field("Pss_File:").unwrap_or(0);
+    let shared = field("Pss_Shmem:").unwrap_or(0);
+    Memory { rss, anonymous: field("Pss_Anon:").unwrap_or(whole), file, shared }
+}
+
+/// Memory of `pids` together.
+#[must_use]
+pub fn memory(pids: &[Pid]) -> Memory {
+    pids.iter()
+        .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok())
+        .map(|text| smaps_rollup(&text))
+        .fold(Memory::default(), |sum, one| Memory {
+            rss: sum.rss + one.rss,
+            anonymous: sum.anonymous + one.anonymous,
+            file: sum.file + one.file,
+            shared: sum.shared + one.shared,
+        })
+}
+
+/// Kernel-wide memory that no process need have mapped, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelMemory {
+    /// Buffers of TCP sockets, both ends of loopback connections (`/proc/net/sockstat`).
+    pub tcp: u64,
+    /// All shared memory: tmpfs and memfds, mapped or not (`/proc/meminfo`, `Shmem`).
+    pub shared: u64,
+}
+
+/// Parses `/proc/net/sockstat` and `/proc/meminfo`; `page_size` in bytes.
+#[must_use]
+pub fn kernel_memory(sockstat: &str, meminfo: &str, page_size: u64) -> KernelMemory {
+    let tcp_pages = sockstat
+        .lines()
+        .find_map(|line| line.strip_prefix("TCP:"))
+        .and_then(|line| line.split_once("mem ")?.1.trim().parse::<u64>().ok());
+    KernelMemory {
+        tcp: tcp_pages.unwrap_or(0) * page_size,
+        shared: kilobytes(meminfo, "Shmem:").unwrap_or(0) * 1024,
+    }
+}
+
+/// Reads [`KernelMemory`].
+#[must_use]
+pub fn read_kernel_memory() -> KernelMemory {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let page_size = rustix::param::page_size() as u64;
+    kernel_memory(&read("/proc/net/sockstat"), &read("/proc/meminfo"), page_size)
+}
+
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parent_survives_odd_names() {
+        let check = |stat, expect| assert_eq!(parent_of(stat), expect, "{stat}");
+        check("17 (nginx) S 16 17 17 0 -1", Some(16));
+        check("17 (a) b (c) R 2 17", Some(2));
+        check("17 nginx S 16", None);
+        check("", None);
+    }
+
+    #[test]
+    fn schedstat_is_the_first_number() {
+        assert_eq!(schedstat_ns("87566 12 1\n"), Some(87_566));
+        assert_eq!(schedstat_ns(""), None);
+    }
+
+    #[test]
+    fn family_follows_grandchildren_and_ends_on_a_cycle() {
+        let parents = [(2, 1), (3, 2), (4, 3), (9, 8), (5, 2)];
+        let mut members = family(2, &parents);
+        members.sort_unstable();
+        assert_eq!(members, [2, 3, 4, 5]);
+        assert_eq!(family(7, &parents), [7]);
+        assert_eq!(family(1, &[(2, 1), (1, 2)]).len(), 3);
+    }
+
+    #[test]
+    fn machine_line() {
+        let text = "cpu  100 5 20 1000 10 1 4 7 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        let expect = MachineTicks { busy: 130, steal: 7, total: 1_147 };
+        assert_eq!(machine_ticks(text), Some(expect));
+        assert_eq!(machine_ticks("cpu  1 2 3\n"), None);
+    }
+
+    #[test]
+    fn rollup_new_and_old() {
+        let new = "00400000-7ffc [rollup]\nRss:  100 kB\nPss:  60 kB\nPss_Dirty: 1 kB\n\
+                   Pss_Anon:  30 kB\nPss_File:  20 kB\nPss_Shmem:  10 kB\n";
+        let expect = Memory { rss: 102_400, anonymous: 30_720, file: 20_480, shared: 10_240 };
+        assert_eq!(smaps_rollup(new), expect);
+        assert_eq!(smaps_rollup("Rss: 8 kB\nPss: 4 kB\n").anonymous, 4_096);
+        assert_eq!(smaps_rollup(""), Memory::default());
+    }
+
+    #[test]
+    fn kernel_memory_from_both_files() {
+        let sockstat = "sockets: used 19\nTCP: inuse 2 orphan 0 tw 0 alloc 2 mem 131\nUDP: mem 3\n";
+        let got = kernel_memory(sockstat, "MemTotal: 9 kB\nShmem:   12 kB\n", 4_096);
+        assert_eq!(got, KernelMemory { tcp: 131 * 4_096, shared: 12 * 1024 });
+        assert_eq!(kernel_memory("", "", 4_096), KernelMemory::default());
+    }
+
+    #[test]
+    fn this_process_is_visible() {
+        let pid = std::process::id();
+        assert!(descendants(pid).contains(&pid));
+        assert!(cpu_ns(&[pid]) > 0);
+        assert!(memory(&[pid]).anonymous > 0);
+        assert!(read_machine_ticks().total > 0);
+    }
+}

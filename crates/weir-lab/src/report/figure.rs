@@ -1,0 +1,171 @@
+//! Which figures an experiment has.
+
+use super::svg::{BarChart, Line, LineChart};
+use super::{label, size_label};
+use crate::goal::{Measure, goals};
+use crate::result::{MemorySample, Record, Sample};
+use crate::stats::{median, paired_ratio};
+
+/// A contender has the same colour in all figures (Okabe and Ito's palette, told apart by
+/// colour-blind readers too).
+const COLOURS: [(&str, &str); 7] = [
+    ("weir", "#0072B2"),
+    ("nginx", "#009E73"),
+    ("apache", "#D55E00"),
+    ("h2o", "#CC79A7"),
+    ("lighttpd", "#E69F00"),
+    ("haproxy", "#56B4E9"),
+    ("floor", "#777777"),
+];
+/// For anything else.
+const COLOUR_OTHER: &str = "#000000";
+
+/// File names and SVG texts of a record's figures.
+#[must_use]
+pub fn figures(record: &Record) -> Vec<(String, String)> {
+    let id = &record.id;
+    let mut figures = Vec::new();
+    if !record.samples.is_empty() {
+        figures.push((format!("{id}-bandwidth.svg"), bandwidth(record).render()));
+        figures.push((format!("{id}-cpu.svg"), cpu(record).render()));
+    }
+    if !record.memory.is_empty() {
+        figures.push((format!("{id}-memory.svg"), memory(record).render()));
+    }
+    figures
+}
+
+/// The original's figure: bandwidth over the size of the document.
+fn bandwidth(record: &Record) -> LineChart {
+    let lines = record.series().into_iter().map(|(contender, case)| {
+        let points = record.sizes().into_iter().filter_map(|size| {
+            let rounds = record.rounds(&contender, &case, size, Sample::megabits_per_s);
+            Some((size as f64, median(&rounds)?))
+        });
+        line(record, &contender, &case, points.collect())
+    });
+    chart(record, "body bandwidth, Mbit/s", lines.collect())
+}
+
+/// CPU per request: relative to nginx if it took part, with the goals; otherwise in microseconds.
+fn cpu(record: &Record) -> LineChart {
+    let series = record.series();
+    let relative = series.iter().any(|(contender, _)| contender == "nginx");
+    let mut lines = Vec::new();
+    for (contender, case) in &series {
+        let points = record.sizes().into_iter().filter_map(|size| {
+            let rounds = record.rounds(contender, case, size, Sample::cpu_us);
+            let value = if relative {
+                paired_ratio(&rounds, &record.rounds("nginx", case, size, Sample::cpu_us))
+            } else {
+                median(&rounds)
+            };
+            Some((size as f64, value?))
+        });
+        lines.push(line(record, contender, case, points.collect()));
+    }
+    if relative {
+        lines.extend(goal_lines(record));
+    }
+    let unit = if relative { "relative to nginx" } else { "µs" };
+    chart(record, &format!("server CPU per request, {unit}"), lines)
+}
+
+/// The goals against nginx, each over the sizes it holds for.
+fn goal_lines(record: &Record) -> Vec<Line> {
+    let sizes = record.sizes();
+    let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else { return Vec::new() };
+    goals(&record.id)
+        .into_iter()
+        .filter_map(|goal| match goal.measure {
+            Measure::CpuAtMost(("nginx", _), bound) => {
+                let from = goal.size_min.max(*first) as f64;
+                let to = goal.size_max.min(*last) as f64;
+                (from < to).then(|| Line {
+                    name: "goal for weir".to_owned(),
+                    colour: COLOUR_OTHER,
+                    dashed: true,
+                    points: vec![(from, bound), (to, bound)],
+                })
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn chart(record: &Record, y_label: &str, lines: Vec<Line>) -> LineChart {
+    LineChart {
+        title: format!("{}: {}", record.id.to_uppercase(), record.title),
+        subtitle: subtitle(record),
+        x_label: "size of the document".to_owned(),
+        y_label: y_label.to_owned(),
+        x_ticks: record.sizes().into_iter().map(|size| (size as f64, size_label(size))).collect(),
+        lines,
+    }
+}
+
+fn memory(record: &Record) -> BarChart {
+    let bars = record.series().into_iter().filter_map(|(contender, case)| {
+        let rounds: Vec<f64> = record
+            .memory
+            .iter()
+            .filter(|sample| sample.contender == contender && sample.case == case)
+            .map(|sample| MemorySample::bytes_per_client(sample) / 1024.0)
+            .collect();
+        Some((label(record, &contender, &case), colour(&contender), median(&rounds)?))
+    });
+    let bound = goals(&record.id).into_iter().find_map(|goal| match goal.measure {
+        Measure::MemoryAtMost(bytes) => Some(("goal for weir".to_owned(), bytes / 1024.0)),
+        _ => None,
+    });
+    BarChart {
+        title: format!("{}: {}", record.id.to_uppercase(), record.title),
+        subtitle: subtitle(record),
+        unit: "KB of server memory per connection".to_owned(),
+        bars: bars.collect(),
+        bound,
+    }
+}
+
+fn subtitle(record: &Record) -> String {
+    let machine = &record.machine;
+    format!("{}, {} cores, Linux {}, {}", machine.cpu, machine.cores, machine.kernel, machine.date)
+}
+
+fn line(record: &Record, contender: &str, case: &str, points: Vec<(f64, f64)>) -> Line {
+    Line { name: label(record, contender, case), colour: colour(contender), dashed: false, points }
+}
+
+fn colour(contender: &str) -> &'static str {
+    COLOURS.iter().find(|(name, _)| *name == contender).map_or(COLOUR_OTHER, |(_, colour)| colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goal::tests::{record, sample};
+
+    #[test]
+    fn the_cpu_figure_shows_goals_only_beside_nginx() {
+        let mut record = record("s2");
+        for size in [1_024, 8_192, 65_536, 204_800] {
+            record.samples.push(sample("weir", size, 0, 5));
+        }
+        assert!(!cpu(&record).lines.iter().any(|line| line.dashed));
+        for size in [1_024, 8_192, 65_536, 204_800] {
+            record.samples.push(sample("nginx", size, 0, 10));
+        }
+        let chart = cpu(&record);
+        let bounds: Vec<_> = chart.lines.iter().filter(|line| line.dashed).collect();
+        assert_eq!(bounds.len(), 2);
+        assert_eq!(bounds[1].points, [(65_536.0, 0.83), (204_800.0, 0.83)]);
+        assert_eq!(chart.lines[0].points[0], (1_024.0, 0.5));
+    }
+
+    #[test]
+    fn every_contender_has_its_colour() {
+        for contender in &crate::contender::ALL {
+            assert_ne!(colour(contender.name), COLOUR_OTHER, "{}", contender.name);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The Markdown section of an experiment: how it was measured, the figures, the goals.
+
+use std::fmt::Write;
+
+use super::{label, size_label};
+use crate::goal::{Verdict, evaluate};
+use crate::result::{MemorySample, Record, Sample};
+use crate::stats::{median, paired_ratio, spread};
+
+/// Contenders that others are compared with.
+const BASELINES: [&str; 2] = ["nginx", "floor"];
+/// More steal than this share of the machine, in any round, and the run is called noisy.
+const STEAL_MAX: f64 = 0.02;
+/// More than this share of a core taken by unrelated programs, in the median round, likewise.
+const FOREIGN_CORES_MAX: f64 = 0.05;
+/// A spread of a series' rounds above this share of its median, in the median series, likewise.
+const SPREAD_MAX: f64 = 0.10;
+
+/// The whole section.
+#[must_use]
+pub fn markdown(record: &Record) -> String {
+    let mut text = String::new();
+    preamble(record, &mut text);
+    if !record.samples.is_empty() {
+        throughput_tables(record, &mut text);
+        text.push_str(&noise_line(record));
+    }
+    if !record.memory.is_empty() {
+        memory_table(record, &mut text);
+    }
+    goal_table(record, &mut text);
+    for reason in &record.skipped {
+        let reason = reason.lines().next().unwrap_or_default();
+        line(&mut text, &format!("\nLeft out: {reason}."));
+    }
+    text
+}
+
+fn preamble(record: &Record, text: &mut String) {
+    let machine = &record.machine;
+    let settings = &record.settings;
+    line(text, &format!("### {}: {}\n", record.id.to_uppercase(), record.title));
+    line(text, &format!("`{}`, {}.", record.command, machine.date));
+    line(
+        text,
+        &format!(
+            "{}, {} cores{}, {} MiB, Linux {}.",
+            machine.cpu,
+            machine.cores,
+            if machine.virtualised { ", virtual machine" } else { "" },
+            machine.memory_mib,
+            machine.kernel
+        ),
+    );
+    line(
+        text,
+        &format!(
+            "{} rounds{}, {} clients. Medians; ratios are medians of the rounds' ratios.",
+            settings.rounds,
+            if record.samples.is_empty() {
+                String::new()
+            } else {
+                format!(" of {} s, interleaved", settings.window_s)
+            },
+            settings.clients
+        ),
+    );
+    let versions: Vec<String> =
+        record.contenders.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+    line(text, &format!("{}.\n", versions.join("; ")));
+}
+
+fn throughput_tables(record: &Record, text: &mut String) {
+    line(text, "Server CPU per request, µs:\n");
+    per_size(record, text, |values| format!("{values:.2}"), Sample::cpu_us);
+    for baseline in BASELINES {
+        ratio_table(record, baseline, text);
+    }
+    line(text, "Requests per second:\n");
+    per_size(record, text, |value| format!("{value:.0}"), Sample::requests_per_s);
+    line(text, "Body bandwidth, Mbit/s:\n");
+    per_size(record, text, |value| format!("{value:.0}"), Sample::megabits_per_s);
+    line(text, "Share of its core that the server used (below 1 the generator was the limit):\n");
+    per_size(record, text, |value| format!("{value:.2}"), Sample::server_busy);
+}
+
+/// A row for each size, a column for each series.
+fn per_size(
+    record: &Record,
+    text: &mut String,
+    show: fn(f64) -> String,
+    metric: fn(&Sample) -> f64,
+) {
+    let series = record.series();
+    let header: Vec<String> =
+        series.iter().map(|(contender, case)| label(record, contender, case)).collect();
+    let rows = record.sizes().into_iter().map(|size| {
+        let cells = series
+            .iter()
+            .map(|(contender, case)| median(&record.rounds(contender, case, size, metric)));
+        row(size, cells.collect(), show)
+    });
+    table(text, "size", &header, rows.collect());
+}
+
+/// CPU of every series relative to the baseline's with the same kind of document.
+fn ratio_table(record: &Record, baseline: &str, text: &mut String) {
+    let series = record.series();
+    if !series.iter().any(|(contender, _)| contender == baseline) || series.len() < 2 {
+        return;
+    }
+    let others: Vec<_> =
+        series.iter().filter(|(contender, _)| contender != baseline).cloned().collect();
+    let header: Vec<String> =
+        others.iter().map(|(contender, case)| label(record, contender, case)).collect();
+    let rows = record.sizes().into_iter().map(|size| {
+        let cells = others.iter().map(|(contender, case)| {
+            let of = |name| record.rounds(name, case, size, Sample::cpu_us);
+            paired_ratio(&of(contender), &of(baseline))
+        });
+        row(size, cells.collect(), |value| format!("{value:.2}"))
+    });
+    line(text, &format!("CPU per request relative to {baseline}:\n"));
+    table(text, "size", &header, rows.collect());
+}
+
+fn memory_table(record: &Record, text: &mut String) {
+    line(text, "Memory per connection, KB:\n");
+    let header = [
+        "server, beyond the kernel's sockets",
+        "rounds, least to greatest",
+        "kernel TCP buffers, both ends",
+        "connections checked afterwards",
+    ];
+    let rows = record.series().into_iter().map(|(contender, case)| {
+        let samples: Vec<&MemorySample> = record
+            .memory
+            .iter()
+            .filter(|sample| sample.contender == contender && sample.case == case)
+            .collect();
+        let kilobytes = |metric: fn(&MemorySample) -> f64| -> Vec<f64> {
+            samples.iter().map(|sample| metric(sample) / 1024.0).collect()
+        };
+        let own = kilobytes(MemorySample::bytes_per_client);
+        let least = own.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let tcp = median(&kilobytes(MemorySample::tcp_bytes_per_client));
+        vec![
+            label(record, &contender, &case),
+            cell(median(&own), |value| format!("{value:.2}")),
+            format!("{least:.2} to {greatest:.2}"),
+            cell(tcp, |value| format!("{value:.1}")),
+            samples.iter().map(|sample| sample.verified).sum::<usize>().to_string(),
+        ]
+    });
+    table(text, "contender", &header.map(str::to_owned), rows.collect());
+}
+
+fn goal_table(record: &Record, text: &mut String) {
+    let verdicts = evaluate(record);
+    if verdicts.is_empty() {
+        return;
+    }
+    line(text, "Goals:\n");
+    let header = ["size", "measured", "met"].map(str::to_owned);
+    let rows = verdicts.iter().map(|verdict| {
+        vec![
+            verdict.goal.clone(),
+            verdict.size.map_or_else(|| "–".to_owned(), size_label),
+            cell(verdict.measured, |value| measured(verdict, value)),
+            match verdict.met {
+                Some(true) => "met",
+                Some(false) => "**not met**",
+                None => "not measured",
+            }
+            .to_owned(),
+        ]
+    });
+    table(text, "goal", &header, rows.collect());
+}
+
+fn measured(verdict: &Verdict, value: f64) -> String {
+    if verdict.size.is_some() { format!("{value:.3}") } else { format!("{:.2} KB", value / 1024.0) }
+}
+
+/// How quiet the machine was, and a warning if it was not.
+fn noise_line(record: &Record) -> String {
+    let samples = &record.samples;
+    let steal = samples.iter().map(|sample| sample.steal).fold(0.0, f64::max);
+    let foreign: Vec<f64> = samples.iter().map(|sample| sample.foreign_cores).collect();
+    let foreign = median(&foreign).unwrap_or(0.0);
+    let spreads: Vec<f64> = record
+        .series()
+        .iter()
+        .flat_map(|(contender, case)| {
+            record.sizes().into_iter().map(move |size| (contender, case, size))
+        })
+        .filter_map(|(contender, case, size)| {
+            spread(&record.rounds(contender, case, size, Sample::cpu_us))
+        })
+        .collect();
+    let middle = median(&spreads).unwrap_or(0.0);
+    let widest = spreads.iter().copied().fold(0.0, f64::max);
+    let errors: u64 = samples.iter().map(|sample| sample.errors).sum();
+    let noisy = steal > STEAL_MAX || foreign > FOREIGN_CORES_MAX || middle > SPREAD_MAX;
+    format!(
+        "Noise: rounds of a series spread {:.1} % of their median (median series; widest {:.1} %); \
+         steal at most {:.1} %; other programs used {:.2} cores (median round); {errors} failed \
+         requests.{}\n\n",
+        middle * 100.0,
+        widest * 100.0,
+        steal * 100.0,
+        foreign,
+        if noisy { " **The machine was too noisy; do not quote these figures.**" } else { "" }
+    )
+}
+
+fn row(size: usize, cells: Vec<Option<f64>>, show: fn(f64) -> String) -> Vec<String> {
+    let mut row = vec![size_label(size)];
+    row.extend(cells.into_iter().map(|value| cell(value, show)));
+    row
+}
+
+fn cell(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), show)
+}
+
+/// A Markdown table; the first column is left-aligned, the others right.
+fn table(text: &mut String, corner: &str, header: &[String], rows: Vec<Vec<String>>) {
+    line(text, &format!("| {corner} | {} |", header.join(" | ")));
+    line(text, &format!("|---|{}", "--:|".repeat(header.len())));
+    for row in rows {
+        let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        line(text, &format!("| {} |", cells.join(" | ")));
+    }
+    line(text, "");
+}
+
+fn line(text: &mut String, line: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goal::tests::{record, sample};
+
+    #[test]
+    fn ratios_and_goals_are_computed() {
+        let mut record = record("s1");
+        for round in 0..5 {
+            record.samples.push(sample("weir", 1_024, round, 60));
+            record.samples.push(sample("nginx", 1_024, round, 120));
+        }
+        let text = markdown(&record);
+        assert!(text.contains("| 1 KB | 60.00 | 120.00 |"), "{text}");
+        assert!(text.contains("relative to nginx:\n\n| size | weir |"), "{text}");
+        assert!(text.contains("| 1 KB | 0.500 | met |"), "{text}");
+        assert!(text.contains("| not measured |"), "Apache's goal: {text}");
+        assert!(!text.contains("too noisy"), "{text}");
+    }
+
+    #[test]
+    fn a_noisy_machine_is_called_noisy() {
+        let check = |change: fn(&mut Sample, usize)| {
+            let mut record = record("s2");
+            for round in 0..5 {
+                let mut one = sample("weir", 1_024, round, 100);
+                change(&mut one, round);
+                record.samples.push(one);
+            }
+            assert!(markdown(&record).contains("too noisy"));
+        };
+        check(|sample, round| sample.steal = if round == 3 { 0.05 } else { 0.0 });
+        check(|sample, _| sample.foreign_cores = 0.3);
+        check(|sample, round| sample.server_cpu_ns += round as u64 * 10_000_000);
+    }
+
+    #[test]
+    fn a_table_survives_a_bar_in_a_cell() {
+        let mut text = String::new();
+        table(&mut text, "a", &["b".to_owned()], vec![vec!["x|y".to_owned(), "1".to_owned()]]);
+        assert_eq!(text, "| a | b |\n|---|--:|\n| x\\|y | 1 |\n\n");
+    }
+}

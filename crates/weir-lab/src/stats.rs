@@ -1,0 +1,60 @@
+//! Medians, ratios and spreads. Medians because a round that something disturbed must not move the
+//! result; ratios pair by pair because neighbours in time share the machine's mood.
+
+/// The median; of an even count, the mean of the middle two. `None` for no values.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+/// Median of `a / b` over the rounds that both have: element `i` of each is round `i`.
+#[must_use]
+pub fn paired_ratio(a: &[f64], b: &[f64]) -> Option<f64> {
+    let ratios: Vec<f64> =
+        a.iter().zip(b).filter(|(_, b)| **b != 0.0).map(|(a, b)| a / b).collect();
+    median(&ratios)
+}
+
+/// Distance from the least to the greatest value, as a share of the median.
+#[must_use]
+pub fn spread(values: &[f64]) -> Option<f64> {
+    let middle = median(values)?;
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (middle != 0.0).then(|| (greatest - least) / middle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_none() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[9.0, 1.0, 5.0]), Some(5.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), Some(3.0));
+        assert_eq!(median(&[f64::NAN, 2.0]), Some(2.0), "a failed round is left out");
+    }
+
+    #[test]
+    fn ratio_is_pair_by_pair() {
+        // The machine slowed down threefold in the second half; each pair still says 0.5.
+        assert_eq!(paired_ratio(&[1.0, 1.0, 3.0, 3.0], &[2.0, 2.0, 6.0, 6.0]), Some(0.5));
+        assert_eq!(paired_ratio(&[1.0], &[0.0]), None);
+        assert_eq!(paired_ratio(&[], &[1.0]), None);
+    }
+
+    #[test]
+    fn spread_is_relative_to_the_median() {
+        assert_eq!(spread(&[9.0, 10.0, 11.0]), Some(0.2));
+        assert_eq!(spread(&[]), None);
+    }
+}
