@@ -122,6 +122,28 @@ pub struct Upstream {
     pub tls: UpstreamTls,
 }
 
+impl Upstream {
+    /// A group with default settings.
+    pub fn new(name: String, servers: Vec<UpstreamServer>) -> Self {
+        Upstream {
+            name,
+            servers,
+            balance: Balance::RoundRobin,
+            protocol: UpstreamProtocol::Auto,
+            keep_alive: 64,
+            keep_alive_timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(2),
+            first_byte_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
+            retries: 1,
+            max_requests: 0,
+            health_check: None,
+            passive: Passive::default(),
+            tls: UpstreamTls::default(),
+        }
+    }
+}
+
 /// One server of an upstream group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamServer {
@@ -392,7 +414,7 @@ pub struct RouteCache {
     pub collapse_timeout: Duration,
 }
 
-/// One edit of a header section.
+/// One edit of a header section. Field names are in lower case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HeaderEdit {
     /// Replace every value of the field.

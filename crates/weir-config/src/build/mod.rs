@@ -1,0 +1,97 @@
+//! Checked lines become the typed [`Config`]; what keys mean together is checked here. A function
+//! that returns `None` has reported why, or was not given a value whose error is reported already.
+
+mod listeners;
+mod route;
+mod server;
+mod site;
+mod upstream;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use crate::check::Lines;
+use crate::limits::{SITES_MAX, UPSTREAMS_MAX};
+use crate::model::{Config, Upstream};
+use crate::source::{Source, Span};
+use crate::url::Origin;
+
+/// A file or directory that the configuration needs.
+#[derive(Clone, Debug)]
+pub(crate) struct FileUse {
+    pub(crate) path: PathBuf,
+    /// What it is for, as an error says it.
+    pub(crate) purpose: &'static str,
+    pub(crate) is_directory: bool,
+    pub(crate) span: Span,
+}
+
+/// What the building of one configuration shares.
+struct Build<'s, 'a> {
+    source: &'s mut Source<'a>,
+    files: Vec<FileUse>,
+    upstreams: Vec<Upstream>,
+    /// Position of each group in `upstreams`.
+    upstream_by_name: HashMap<String, usize>,
+}
+
+/// Builds the configuration from the file's lines, with the files it needs.
+pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, Vec<FileUse>)> {
+    let mut build = Build {
+        source,
+        files: Vec::new(),
+        upstreams: Vec::new(),
+        upstream_by_name: HashMap::new(),
+    };
+    let server = lines.one("server").and_then(|line| build.server(line));
+    let cache = lines.one("cache").and_then(|line| build.cache(line));
+    for line in lines.all("upstream") {
+        build.upstream(line);
+    }
+    let mut sites = Vec::new();
+    for (number, line) in lines.all("site").enumerate() {
+        if number == SITES_MAX {
+            build.source.error(line.span, format!("more than {SITES_MAX} sites"));
+            break;
+        }
+        sites.push((line, build.site(line)));
+    }
+    if sites.is_empty() {
+        // An empty file must not pass: a reload in the midst of a save would take all sites down.
+        let end = Span::new(0, 0);
+        build.source.error(end, "there is no site").expect(["site \"*\" { listen \":8080\"; … }"]);
+    }
+    build.check_listeners(&sites, server.as_ref().and_then(|server| server.admin.as_ref()));
+    let sites = sites.into_iter().map(|(_, site)| site).collect::<Option<Vec<_>>>();
+    if build.upstreams.len() > UPSTREAMS_MAX {
+        let message = format!("more than {UPSTREAMS_MAX} upstreams");
+        build.source.error(Span::new(0, 0), message);
+    }
+    let Build { files, upstreams, .. } = build;
+    Some((Config { server: server?, cache: cache?, upstreams, sites: sites? }, files))
+}
+
+impl Build<'_, '_> {
+    /// A path as written, resolved, and noted as needed.
+    fn file(
+        &mut self,
+        path: &str,
+        purpose: &'static str,
+        is_directory: bool,
+        span: Span,
+    ) -> PathBuf {
+        let path = self.source.resolve(path);
+        self.files.push(FileUse { path: path.clone(), purpose, is_directory, span });
+        path
+    }
+
+    /// The name of the anonymous group of one server, made on first use.
+    fn anonymous_upstream(&mut self, origin: Origin) -> String {
+        let name = origin.name();
+        if !self.upstream_by_name.contains_key(&name) {
+            self.upstream_by_name.insert(name.clone(), self.upstreams.len());
+            self.upstreams.push(Upstream::new(name.clone(), vec![origin.into_server(1)]));
+        }
+        name
+    }
+}

@@ -1,0 +1,162 @@
+//! What is wrong with a configuration: errors that name file, line and column, show the line, and
+//! say what was expected. Collecting them is [`crate::source`]'s job.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// One thing that is wrong with a configuration.
+///
+/// Serialised (for `--json`) as `{file, line, column, message, expected, suggestion}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// The file as it was named to the parser.
+    pub file: String,
+    /// Line, from 1; 0 when the error concerns the whole file.
+    pub line: usize,
+    /// Column in characters, from 1; 0 when the error concerns the whole file.
+    pub column: usize,
+    /// What is wrong, as a phrase without a full stop.
+    pub message: String,
+    /// What would be right: the keys or values allowed here, or one description of them.
+    pub expected: Vec<String>,
+    /// What the author probably meant.
+    pub suggestion: Option<String>,
+    /// The line of the file that the error points at.
+    #[serde(skip)]
+    pub(crate) source_line: String,
+    /// Characters to underline, at least 1.
+    #[serde(skip)]
+    pub(crate) width: usize,
+}
+
+impl ConfigError {
+    /// An error that concerns a whole file, or something that is no file (a URL, a directory).
+    pub(crate) fn whole(file: impl Into<String>, message: impl Into<String>) -> Self {
+        ConfigError {
+            file: file.into(),
+            line: 0,
+            column: 0,
+            message: message.into(),
+            expected: Vec::new(),
+            suggestion: None,
+            source_line: String::new(),
+            width: 1,
+        }
+    }
+
+    /// Adds what the author probably meant.
+    pub(crate) fn suggest(&mut self, suggestion: Option<impl Into<String>>) -> &mut Self {
+        self.suggestion = suggestion.map(Into::into);
+        self
+    }
+
+    /// Adds what would have been right.
+    pub(crate) fn expect<T: Into<String>>(&mut self, items: impl IntoIterator<Item = T>) {
+        self.expected = items.into_iter().map(Into::into).collect();
+    }
+
+    fn headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.message)?,
+            line => write!(f, "{}:{line}:{}: {}", self.file, self.column, self.message)?,
+        }
+        let mut separator = ";";
+        if let Some(suggestion) = &self.suggestion {
+            // KDL's keywords are written without quotes; all else is safe in them.
+            let quote = if suggestion.starts_with('#') { '`' } else { '"' };
+            write!(f, "; did you mean {quote}{suggestion}{quote}?")?;
+            separator = "";
+        }
+        match self.expected.as_slice() {
+            [] => Ok(()),
+            [one] => write!(f, "{separator} expected {one}"),
+            several => write!(f, "{separator} expected one of {}", several.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    /// In the style of a compiler: the error, the source line, a caret under the place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.headline(f)?;
+        if self.line == 0 {
+            return Ok(());
+        }
+        let (excerpt, start) = excerpt(&self.source_line, self.column - 1);
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        // A tab before the place is kept as a tab, so that the caret stands where the eye looks
+        // whatever the terminal's tab width.
+        let indent: String =
+            excerpt.chars().take(start).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let width = self.width.clamp(1, excerpt.chars().count().saturating_sub(start).max(1));
+        write!(f, "\n{margin} |\n{number} | {excerpt}\n{margin} | {indent}{}", "^".repeat(width))
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Characters of a source line that an error shows.
+const EXCERPT_MAX: usize = 160;
+
+/// The part of a line around a column (from 0) that is worth showing, and the column within it.
+/// Control characters are shown as spaces: an error must not write escape codes to a terminal.
+fn excerpt(line: &str, column: usize) -> (String, usize) {
+    let skip = if column > EXCERPT_MAX / 2 && line.chars().count() > EXCERPT_MAX {
+        column - EXCERPT_MAX / 2
+    } else {
+        0
+    };
+    let shown = line.chars().skip(skip).take(EXCERPT_MAX);
+    let shown = shown.map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect();
+    (shown, column - skip)
+}
+
+/// All that is wrong with a configuration, in file order; never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Errors(pub(crate) Vec<ConfigError>);
+
+impl Errors {
+    /// The errors in file order.
+    pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
+        self.0.iter()
+    }
+
+    /// Number of errors.
+    #[expect(clippy::len_without_is_empty, reason = "a value of this type is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl From<ConfigError> for Errors {
+    fn from(error: ConfigError) -> Self {
+        Errors(vec![error])
+    }
+}
+
+impl<'a> IntoIterator for &'a Errors {
+    type Item = &'a ConfigError;
+    type IntoIter = std::slice::Iter<'a, ConfigError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n\n")?;
+            }
+            write!(f, "{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Errors {}

@@ -1,0 +1,84 @@
+//! The files a configuration needs: reading the configuration itself, and checking that roots,
+//! certificates, keys and trusted roots are there. The only part of the crate that does I/O.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use crate::build::FileUse;
+use crate::error::{ConfigError, Errors};
+use crate::limits::FILE_SIZE_MAX;
+use crate::model::{Config, Source as RouteSource};
+use crate::source::Source;
+
+/// Reads a configuration file, or says why not.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| format!("cannot open the file: {error}"))?;
+    let mut bytes = Vec::new();
+    // One byte more than the limit, so that `parse` sees that it is passed; pipes have no length.
+    let mut limited = file.take(FILE_SIZE_MAX as u64 + 1);
+    limited.read_to_end(&mut bytes).map_err(|error| format!("cannot read the file: {error}"))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        format!("the file is not UTF-8 text: line {line} has a wrong byte")
+    })
+}
+
+/// Reports the needed files that cannot be read.
+pub(crate) fn check(source: &mut Source<'_>, needed: &[FileUse]) {
+    for file in needed {
+        if let Err(reason) = check_one(&file.path, file.purpose, file.is_directory) {
+            source.error(file.span, reason);
+        }
+    }
+}
+
+/// Checks that the files and directories a configuration names can be read: for configurations
+/// that come from no file. [`crate::load`] does it with line numbers.
+///
+/// # Errors
+/// One for each that cannot be read, with its path in place of the file's name.
+pub fn check_files(config: &Config) -> Result<(), Errors> {
+    let mut errors = Vec::new();
+    let mut check = |path: &Path, purpose, is_directory| {
+        if let Err(reason) = check_one(path, purpose, is_directory) {
+            errors.push(ConfigError::whole(path.display().to_string(), reason));
+        }
+    };
+    for upstream in &config.upstreams {
+        if let Some(ca) = &upstream.tls.ca {
+            check(ca, "the upstream's trusted roots", false);
+        }
+    }
+    for site in &config.sites {
+        for certificate in &site.certificates {
+            check(&certificate.chain, "the certificate", false);
+            check(&certificate.key, "the certificate's key", false);
+        }
+        for route in &site.routes {
+            if let RouteSource::Files(files) = &route.source {
+                check(&files.root, "the directory of the files", true);
+            }
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Errors(errors)) }
+}
+
+fn check_one(path: &Path, purpose: &str, is_directory: bool) -> Result<(), String> {
+    let shown = path.display();
+    let fail = |error| format!("cannot read {purpose} ({shown}): {error}");
+    if is_directory {
+        // Not read_dir: a directory may be searchable and not listable.
+        let metadata = fs::metadata(path).map_err(fail)?;
+        return match metadata.is_dir() {
+            true => Ok(()),
+            false => Err(format!("{purpose} ({shown}) is no directory")),
+        };
+    }
+    let metadata = fs::metadata(path).map_err(fail)?;
+    if !metadata.is_file() {
+        return Err(format!("{purpose} ({shown}) is no file"));
+    }
+    File::open(path).map(drop).map_err(fail)
+}

@@ -1,0 +1,63 @@
+//! Keys of the file's outermost level: the blocks.
+
+use crate::address::SITE_NAME;
+use crate::table::Presence::Repeated;
+use crate::table::{Block, Key, Presence, slot};
+use crate::url::UPSTREAM_NAME;
+use crate::value::Kind;
+
+pub(crate) const TOP: &[Key] = &[
+    Key {
+        block: Block::File,
+        name: "server",
+        arguments: &[],
+        properties: &[],
+        children: Some(Block::Server),
+        repeats: false,
+        doc: "Settings of the process.",
+        example: "server {\n    workers 4\n    watch #true\n}",
+    },
+    Key {
+        block: Block::File,
+        name: "cache",
+        arguments: &[],
+        properties: &[],
+        children: Some(Block::Cache),
+        repeats: false,
+        doc: "Settings of the cache that all sites share.",
+        example: "cache { memory \"1GiB\"; }",
+    },
+    Key {
+        block: Block::File,
+        name: "upstream",
+        arguments: &[slot(
+            "name",
+            Kind::Text(&UPSTREAM_NAME),
+            Presence::Required,
+            "What `proxy`, metrics and logs call the group.",
+        )],
+        properties: &[],
+        children: Some(Block::Upstream),
+        repeats: true,
+        doc: "A group of servers that hold the same content. A single server with the usual \
+              settings needs no group: `proxy` takes its URL.",
+        example: "upstream \"shop\" {\n    server \"http://10.0.0.5:8080\"\n    server \"http://10.0.0.6:8080\"\n}",
+    },
+    Key {
+        block: Block::File,
+        name: "site",
+        arguments: &[slot(
+            "name",
+            Kind::Text(&SITE_NAME),
+            Repeated,
+            "Host names the site answers to. The first is its name in logs and metrics. An exact \
+             name goes before a wildcard, a longer wildcard before a shorter one, and both before \
+             `\"*\"`.",
+        )],
+        properties: &[],
+        children: Some(Block::Site),
+        repeats: true,
+        doc: "A web site: its names, listeners and routes. At least one is needed.",
+        example: "site \"shop.example\" \"www.shop.example\" {\n    listen \":80\"\n    route \"/*\" { files \"/srv/shop\"; }\n}",
+    },
+];
