@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use weir_http::cache_status::CacheStatus;
-use weir_http::{cache_control, conditional, forward, negotiate, path, request};
+use weir_http::{cache_control, conditional, forward, host, negotiate, path, request};
 
 /// Runs per round; the best of the rounds is reported, the one least disturbed.
 const RUNS: u32 = 200_000;
@@ -27,6 +27,10 @@ fn main() {
             request::validate(&Method::GET, uri, Version::HTTP_11, headers)
                 .map_or(0, |v| v.authority.len())
         }),
+    );
+    report(
+        "host::parse",
+        measure(|| host::parse(black_box(b"shop.example")).map_or(0, |host| host.name.len())),
     );
     report("path::normalise, plain", measure(|| normalise(uri.path())));
     report("path::normalise, encoded", measure(|| normalise("/assets/site%20a/../main.css")));

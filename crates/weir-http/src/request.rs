@@ -115,15 +115,23 @@ fn set_once<'a>(
 /// Whether `name`, which is not one of them, is Content-Length, Transfer-Encoding or Host to a
 /// server that maps or skips characters other than letters, as CGI does (`Content_Length`).
 fn imitates_framing(name: &[u8]) -> bool {
-    let mut letters = name.iter().copied().filter(u8::is_ascii_alphanumeric);
-    let rest: &[u8] = match letters.next() {
-        Some(b'c') => b"ontentlength",
-        Some(b't') => b"ransferencoding",
-        Some(b'h') => b"ost",
-        _ => return false,
-    };
-    letters.eq(rest.iter().copied())
+    // The shortest spellings are those without any other character.
+    match name {
+        [b'c', ..] if name.len() < CONTENT_LENGTH.len() => return false,
+        [b't', ..] if name.len() < TRANSFER_ENCODING.len() => return false,
+        _ => {}
+    }
+    let letters = || name.iter().copied().filter(u8::is_ascii_alphanumeric);
+    match letters().next() {
+        Some(b'c') => letters().eq(CONTENT_LENGTH),
+        Some(b't') => letters().eq(TRANSFER_ENCODING),
+        Some(b'h') => letters().eq(*b"host"),
+        _ => false,
+    }
 }
+
+const CONTENT_LENGTH: [u8; 13] = *b"contentlength";
+const TRANSFER_ENCODING: [u8; 16] = *b"transferencoding";
 
 /// RFC 9112 §3.2: each form of target belongs to certain methods.
 fn check_target(method: &Method, uri: &Uri, version: Version) -> Result<(), Malformed> {
