@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::limits::PROMOTIONS_PER_VICTIM_MAX;
+use crate::limits::{PROMOTIONS_PER_VICTIM_MAX, VICTIM_SCAN_MAX};
 
 /// Eviction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -183,14 +183,33 @@ impl<T: Borrow<Usage>> Queue<T> {
         Some(self.evict(ranking, filed, item))
     }
 
+    /// Takes out the item of least priority among those `wanted`, out of turn: L does not rise.
+    /// Looks at the first [`VICTIM_SCAN_MAX`] items only.
+    pub fn victim_where(&mut self, ranking: &Ranking, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        for _ in 0..PROMOTIONS_PER_VICTIM_MAX {
+            let mut nearest = self.items.iter().take(VICTIM_SCAN_MAX);
+            let (&place, _) = nearest.find(|(_, item)| wanted(item))?;
+            let item = self.items.remove(&place)?;
+            if ranking.priority(item.borrow()) <= place.0 {
+                self.close(item.borrow());
+                return Some(item);
+            }
+            self.file(ranking, item);
+        }
+        None
+    }
+
     fn evict(&mut self, ranking: &Ranking, priority: u64, item: T) -> T {
-        let usage = item.borrow();
-        usage.ticket.store(TICKET_GONE, Relaxed);
-        self.bytes -= usage.size;
+        self.close(item.borrow());
         if ranking.policy == Policy::Gdsf {
             ranking.inflation.fetch_max(priority, Relaxed);
         }
         item
+    }
+
+    fn close(&mut self, usage: &Usage) {
+        usage.ticket.store(TICKET_GONE, Relaxed);
+        self.bytes -= usage.size;
     }
 
     /// Items in the queue.

@@ -36,9 +36,13 @@ pub const OBJECT_OVERHEAD_BYTES: u64 = 768;
 /// What a stored field is charged beside the bytes of its name and value.
 pub const FIELD_OVERHEAD_BYTES: u64 = 96;
 
-/// Victims evicted to make room for one reservation in the arena before the fill gives up. With
-/// it, a body can displace at most this many others without ever getting its room.
+/// Objects evicted to make room for one reservation in the arena before the fill gives up. Each has
+/// more than 16 KiB there, so this is 64 MiB and more, beyond the largest object of most caches.
 pub const ARENA_VICTIMS_MAX: usize = 4096;
+
+/// Items looked at in the search for a victim of a certain kind. Large objects, which are what is
+/// searched for, stand near the front with GDSF.
+pub const VICTIM_SCAN_MAX: usize = 4096;
 
 /// Objects whose priority is corrected in one search for a victim; then the first in the queue goes.
 /// It bounds the time under the queue's lock (about 0.2 µs a correction).

@@ -14,6 +14,7 @@ use super::writer::FillWriter;
 use crate::body::Body;
 use crate::key::Key;
 use crate::object::{Head, Object};
+use crate::policy::Freshened;
 use crate::store::Cache;
 
 /// The right and the duty to ask the source for a key. Dropping it without an outcome releases the
@@ -75,9 +76,17 @@ impl Lead {
     }
 
     /// The stored object `old` was validated: stores one with the new head and the old body, and
-    /// lets the followers have it.
-    pub fn refreshed(self, old: &Object, head: Head) -> Arc<Object> {
-        self.complete(head, old.body().clone(), old.trailers().cloned())
+    /// lets the followers have it. If the 304 forbids storing, `old` is forgotten, the answer is
+    /// for this request alone, and the followers ask the source themselves.
+    pub fn refreshed(mut self, old: &Arc<Object>, freshened: Freshened) -> Arc<Object> {
+        let Freshened { head, storable } = freshened;
+        let (body, trailers) = (old.body().clone(), old.trailers().cloned());
+        if storable {
+            return self.complete(head, body, trailers);
+        }
+        self.cache.inner.discard(old);
+        self.land_as_pass(head.freshness.response_time_ms);
+        Arc::new(Object::new(old.key.clone(), old.hash, head, body, trailers))
     }
 
     /// The response is here in full: stores it, if it fits and was not purged meanwhile, and lets

@@ -101,7 +101,7 @@ impl FillWriter {
             Sink::Stream => Finished::NotStored(NotStored::TooLarge),
             Sink::Heap => self.link(trailers.clone()),
             Sink::Extents { current, .. } => {
-                current.map(|extent| self.settle(extent));
+                self.settle(current);
                 self.link(trailers.clone())
             }
         };
@@ -189,7 +189,7 @@ impl FillWriter {
         let room = extent.capacity() - extent.len();
         if room == 0 {
             let full = current.take();
-            full.map(|extent| self.settle(extent));
+            self.settle(full);
             return Ok(true);
         }
         let part = data.split_to(room.min(data.len()));
@@ -209,11 +209,9 @@ impl FillWriter {
         Ok(true)
     }
 
-    /// Freezes an extent, which gives back the pages it does not need.
-    fn settle(&self, extent: Extent) {
-        if extent.is_empty() {
-            return;
-        }
+    /// Freezes the current extent, if there is one, which gives back the pages it does not need.
+    fn settle(&self, current: Option<Extent>) {
+        let Some(extent) = current.filter(|extent| !extent.is_empty()) else { return };
         let bytes = extent.freeze();
         self.fill.publish(|state| {
             if let Some(last) = state.segments.back_mut() {
@@ -224,10 +222,8 @@ impl FillWriter {
 
     /// The body is not going to be stored: nobody may join, and what was read is given up.
     fn turn_to_stream(&mut self) {
-        if let Sink::Extents { current: Some(extent), .. } =
-            std::mem::replace(&mut self.sink, Sink::Stream)
-        {
-            self.settle(extent);
+        if let Sink::Extents { current, .. } = std::mem::replace(&mut self.sink, Sink::Stream) {
+            self.settle(current);
         }
         self.land();
         self.cache.inner.counters.fills_streamed.fetch_add(1, Relaxed);

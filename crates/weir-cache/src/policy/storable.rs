@@ -1,10 +1,12 @@
 //! May a response be stored (RFC 9111 §3), and what of its head (§3.1).
 
 use std::fmt;
+use std::time::{Duration, UNIX_EPOCH};
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use weir_http::cache_control::{RequestDirectives, ResponseDirectives, Scope};
+use weir_http::date;
 use weir_http::forward::strip_hop_by_hop;
 
 use super::lifetime::{From, Lifetime, freshness, is_heuristically_cacheable, lifetime};
@@ -86,6 +88,10 @@ pub fn admit(exchange: &Exchange<'_>, rules: &Rules) -> Result<Head, NotStorable
     if !shareable {
         headers.remove(header::SET_COOKIE);
     }
+    // RFC 9110 §6.6.1: a recipient with a clock adds the Date of receipt to what it stores.
+    if !headers.contains_key(header::DATE) {
+        headers.insert(header::DATE, date_of(exchange.response_time_ms));
+    }
     let freshness = freshness(exchange, &directives, lifetime, rules);
     Ok(Head { status: exchange.status, headers, freshness, selectors, stamp: None, cost: 1 })
 }
@@ -143,6 +149,11 @@ fn check_usable(
         true => Ok(()),
         false => Err(NotStorable::NoFreshness),
     }
+}
+
+/// A Date field for a time in milliseconds since the Unix epoch.
+pub(super) fn date_of(time_ms: u64) -> HeaderValue {
+    date::format(UNIX_EPOCH + Duration::from_millis(time_ms))
 }
 
 /// Statuses whose caching rules this cache implements (RFC 9110 §15; RFC 9111 §3).

@@ -2,11 +2,11 @@
 //! makes of it (§4.3.4, §3.2).
 
 use http::header::{self, HeaderMap, HeaderName};
-use weir_http::cache_control::ResponseDirectives;
+use weir_http::cache_control::{ResponseDirectives, Scope};
 use weir_http::etag::ETag;
 
 use super::lifetime::{freshness, lifetime};
-use super::storable::stored_fields;
+use super::storable::{date_of, stored_fields};
 use super::{Exchange, Rules};
 use crate::object::{Head, Object};
 
@@ -46,7 +46,7 @@ pub struct Mismatch;
 pub struct Freshened {
     /// The head to store with the old body.
     pub head: Head,
-    /// `false` if the 304 forbids further storing: use it for this answer, then purge the key.
+    /// `false` if the 304 forbids further storing: it is for this answer alone.
     pub storable: bool,
 }
 
@@ -65,7 +65,10 @@ pub fn freshen(
     if !validators_agree(stored.headers(), exchange.response) {
         return Err(Mismatch);
     }
-    let headers = merge(stored.headers(), exchange.response);
+    let mut headers = merge(stored.headers(), exchange.response);
+    if !exchange.response.contains_key(header::DATE) {
+        headers.insert(header::DATE, date_of(exchange.response_time_ms));
+    }
     // The merged head states the lifetime, with the times and the age of the 304.
     let mut aged = headers.clone();
     if let Some(age) = exchange.response.get(header::AGE) {
@@ -73,6 +76,10 @@ pub fn freshen(
     }
     let exchange = Exchange { status: stored.status(), response: &aged, ..*exchange };
     let directives = ResponseDirectives::of(&aged);
+    // As `admit` says of cookies: a 304 may bring one, too.
+    if !directives.public && directives.s_maxage.is_none() {
+        headers.remove(header::SET_COOKIE);
+    }
     let lifetime = lifetime(&exchange, &directives, rules);
     let head = Head {
         status: stored.status(),
@@ -80,7 +87,7 @@ pub fn freshen(
         freshness: freshness(&exchange, &directives, lifetime, rules),
         ..stored.head().clone()
     };
-    let private = directives.private == Some(weir_http::cache_control::Scope::Response);
+    let private = directives.private == Some(Scope::Response);
     Ok(Freshened { head, storable: !directives.no_store && !private })
 }
 

@@ -87,6 +87,13 @@ impl Inner {
         gone.len()
     }
 
+    /// Takes out exactly this object, if it is still stored.
+    pub(crate) fn discard(&self, object: &Arc<Object>) {
+        if self.shard(object.hash).index.write().unlink(object) {
+            self.forget(std::slice::from_ref(object));
+        }
+    }
+
     pub(crate) fn mark_pass(&self, hash: u64, now_ms: u64) {
         self.shard(hash).index.write().mark_pass(hash, now_ms);
     }

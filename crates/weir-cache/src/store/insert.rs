@@ -135,10 +135,11 @@ impl Inner {
                 Err(ArenaError::Full { .. }) if evicted_bytes <= 2 * len as u64 => {}
                 Err(_) => break,
             }
-            let Some(victim) = self.memory.lock().queue.victim(&self.ranking) else { break };
-            if victim.0.body().len() > HEAP_BODY_BYTES_MAX as u64 {
-                evicted_bytes += victim.0.body().charge();
-            }
+            // Objects on the heap stay: their going would not help.
+            let in_arena = |s: &Stored| s.0.body().len() > HEAP_BODY_BYTES_MAX as u64;
+            let victim = self.memory.lock().queue.victim_where(&self.ranking, in_arena);
+            let Some(victim) = victim else { break };
+            evicted_bytes += victim.0.body().charge();
             self.unlink(vec![victim.0]);
         }
         self.counters.arena_full.fetch_add(1, Ordering::Relaxed);

@@ -101,6 +101,8 @@ impl Inner {
         match resource.select(request) {
             Some(object) => match object.reuse(now_ms, directives) {
                 Reuse::Fresh => Lookup::Fresh(Arc::clone(object)),
+                // Its successors could not be stored: validating it one request at a time would
+                // only make the others wait.
                 Reuse::Stale(_) if index.is_pass(hash, now_ms) => Lookup::Pass,
                 Reuse::Stale(staleness) => Lookup::Stale(Stale::new(Arc::clone(object), staleness)),
             },
