@@ -1,10 +1,12 @@
 //! The Cache-Status field (RFC 9211): what the cache did with a request, for people who debug.
 //! Written without the formatting machinery, because every hit carries one.
 
+use std::io::{self, Write};
+
 use http::HeaderValue;
 
-/// The cache's name in the field.
-const NAME: &[u8] = b"weir";
+/// Bytes of a member without key and detail: with every parameter at its longest it has 87.
+const PARAMETERS_LEN_MAX: usize = 96;
 
 /// Bytes of key or detail that are written; the rest is cut off.
 const TEXT_LEN_MAX: usize = 256;
@@ -80,34 +82,48 @@ impl<'a> CacheStatus<'a> {
 
     /// Renders the member. It goes after any that the origin's response carries (§2).
     pub fn to_value(&self) -> HeaderValue {
-        // Room for everything but long keys and details.
-        let mut out = Vec::with_capacity(96);
-        out.extend_from_slice(NAME);
+        let mut text = [0; PARAMETERS_LEN_MAX];
+        let mut rest = &mut text[..];
+        // Neither write can fail: a Vec grows, and the array has room for every parameter but the
+        // texts. What they write is visible ASCII, which is always a valid value.
+        let value = if self.key.is_none() && self.detail.is_none() {
+            let written = self.write_parameters(&mut rest);
+            let len = PARAMETERS_LEN_MAX - rest.len();
+            written.ok().and_then(|()| HeaderValue::from_bytes(&text[..len]).ok())
+        } else {
+            let mut text = Vec::with_capacity(PARAMETERS_LEN_MAX);
+            let written = self.write_parameters(&mut text);
+            push_string(&mut text, b"; key=", self.key);
+            push_string(&mut text, b"; detail=", self.detail);
+            written.ok().and_then(|()| HeaderValue::from_bytes(&text).ok())
+        };
+        value.unwrap_or_else(|| HeaderValue::from_static("weir"))
+    }
+
+    fn write_parameters(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(b"weir")?;
         if self.hit {
-            out.extend_from_slice(b"; hit");
+            out.write_all(b"; hit")?;
         }
         if let Some(reason) = self.forward {
-            out.extend_from_slice(b"; fwd=");
-            out.extend_from_slice(reason.as_str().as_bytes());
+            out.write_all(b"; fwd=")?;
+            out.write_all(reason.as_str().as_bytes())?;
         }
         if let Some(status) = self.forward_status {
-            out.extend_from_slice(b"; fwd-status=");
-            out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+            out.write_all(b"; fwd-status=")?;
+            out.write_all(itoa::Buffer::new().format(status).as_bytes())?;
         }
         if let Some(ttl_s) = self.ttl_s {
-            out.extend_from_slice(b"; ttl=");
-            out.extend_from_slice(itoa::Buffer::new().format(ttl_s).as_bytes());
+            out.write_all(b"; ttl=")?;
+            out.write_all(itoa::Buffer::new().format(ttl_s).as_bytes())?;
         }
         if self.stored {
-            out.extend_from_slice(b"; stored");
+            out.write_all(b"; stored")?;
         }
         if self.collapsed {
-            out.extend_from_slice(b"; collapsed");
+            out.write_all(b"; collapsed")?;
         }
-        push_string(&mut out, b"; key=", self.key);
-        push_string(&mut out, b"; detail=", self.detail);
-        // All of it is visible ASCII, so the value is always valid.
-        HeaderValue::from_bytes(&out).unwrap_or_else(|_| HeaderValue::from_static("weir"))
+        Ok(())
     }
 }
 
@@ -151,6 +167,23 @@ mod tests {
         let expect =
             "weir; fwd=stale; fwd-status=304; ttl=9; key=\"a\\\"b\\\\c??\"; detail=\"x y\"";
         assert_eq!(full.to_value(), expect);
+    }
+
+    #[test]
+    fn the_longest_member_fits() {
+        let longest = CacheStatus {
+            forward: Some(Forward::VaryMiss),
+            hit: true,
+            forward_status: Some(u16::MAX),
+            ttl_s: Some(i64::MIN),
+            stored: true,
+            collapsed: true,
+            ..CacheStatus::default()
+        };
+        let expect = "weir; hit; fwd=vary-miss; fwd-status=65535; ttl=-9223372036854775808; \
+            stored; collapsed";
+        assert_eq!(longest.to_value(), expect);
+        assert!(expect.len() <= PARAMETERS_LEN_MAX);
     }
 
     proptest! {

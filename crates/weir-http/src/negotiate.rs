@@ -222,7 +222,9 @@ mod tests {
         }
 
         #[test]
-        fn a_coding_with_weight_zero_is_never_chosen(rest in "(, (gzip|zstd|\\*)(;q=0\\.[0-9])?){0,4}") {
+        fn a_coding_with_weight_zero_is_never_chosen(
+            rest in "(, (gzip|zstd|\\*)(;q=0\\.[0-9])?){0,4}",
+        ) {
             let value = format!("br;q=0{rest}");
             prop_assert_ne!(best(value.as_bytes(), &Coding::PREFERENCE), Some(Coding::Brotli));
         }

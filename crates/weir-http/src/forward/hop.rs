@@ -22,8 +22,8 @@ static HOP_BY_HOP: [HeaderName; 11] = [
 ];
 
 /// Fields that Connection must not remove: they are for the origin or for Weir itself, and a
-/// client that lists them wants the two to see different requests.
-static END_TO_END: [HeaderName; 18] = [
+/// client that lists them wants the two to see different requests. Nor may they be trailers.
+static END_TO_END: [HeaderName; 20] = [
     header::AUTHORIZATION,
     header::CACHE_CONTROL,
     header::CONTENT_ENCODING,
@@ -35,12 +35,14 @@ static END_TO_END: [HeaderName; 18] = [
     header::EXPECT,
     header::FORWARDED,
     header::HOST,
+    HeaderName::from_static("max-forwards"),
     header::RANGE,
     header::SET_COOKIE,
     header::VARY,
     header::VIA,
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-port"),
     HeaderName::from_static("x-forwarded-proto"),
 ];
 
@@ -81,6 +83,16 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) -> Hop {
         }
     }
     hop
+}
+
+/// Removes from a trailer section what may not stand in one (RFC 9110 §6.5.1): fields that frame,
+/// route, authenticate or control the message, which the recipient has already acted upon.
+pub fn strip_trailers(trailers: &mut HeaderMap) {
+    let forbidden = |name: &&HeaderName| HOP_BY_HOP.contains(name) || END_TO_END.contains(name);
+    let found: Vec<_> = trailers.keys().filter(forbidden).cloned().collect();
+    for name in found {
+        trailers.remove(name);
+    }
 }
 
 impl Hop {
@@ -179,6 +191,20 @@ mod tests {
             strip_hop_by_hop(&mut map);
             assert_eq!(names(&map), [name.as_str()]);
         }
+    }
+
+    #[test]
+    fn trailers_cannot_pose_as_header_fields() {
+        let mut map = headers(&[
+            ("grpc-status", "0"),
+            ("etag", "\"a\""),
+            ("content-length", "5"),
+            ("host", "b"),
+            ("transfer-encoding", "chunked"),
+            ("authorization", "x"),
+        ]);
+        strip_trailers(&mut map);
+        assert_eq!(names(&map), ["etag", "grpc-status"]);
     }
 
     #[test]
