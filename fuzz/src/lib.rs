@@ -23,6 +23,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
     ("cache_control", cache_control),
     ("conditional", conditional),
+    ("config", config),
     ("host", host),
     ("path", path),
     ("proxy_protocol", proxy_protocol),
@@ -81,6 +82,28 @@ pub fn conditional(data: &[u8]) {
     }
     if outcome == Outcome::NotModified {
         assert!(matches!(method, Method::GET | Method::HEAD), "304 to {method}");
+    }
+}
+
+/// An error points into the file and can be printed; what is accepted prints to the same.
+pub fn config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match weir_config::parse("/fuzz/site.kdl", text) {
+        Ok(config) => {
+            let printed = weir_config::print(&config);
+            let again = weir_config::parse("/fuzz/site.kdl", &printed);
+            assert_eq!(again.as_ref(), Ok(&config), "{printed}");
+        }
+        Err(errors) => {
+            assert!(errors.len() > 0);
+            for error in &errors {
+                let line = text.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
+                assert!(error.line <= text.lines().count().max(1) + 1, "{error}");
+                assert!(error.column <= line.chars().count() + 1, "{error}");
+                let shown = error.to_string();
+                assert!(!shown.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
+            }
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl ConfigError {
         self.expected = items.into_iter().map(Into::into).collect();
     }
 
-    fn headline(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn headline(&self, f: &mut impl fmt::Write) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file, self.message)?,
             line => write!(f, "{}:{line}:{}: {}", self.file, self.column, self.message)?,
@@ -80,7 +80,7 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     /// In the style of a compiler: the error, the source line, a caret under the place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.headline(f)?;
+        self.headline(&mut Visible(f))?;
         if self.line == 0 {
             return Ok(());
         }
@@ -97,6 +97,19 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// Writes control characters as escapes: values quoted in a message may contain them, and an error
+/// must not write escape codes to a terminal.
+struct Visible<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for Visible<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|c| match c.is_control() {
+            true => write!(self.0, "{}", c.escape_default()),
+            false => self.0.write_char(c),
+        })
+    }
+}
 
 /// Characters of a source line that an error shows.
 const EXCERPT_MAX: usize = 160;
