@@ -13,7 +13,11 @@ use crate::value::{FromValue, Kind, Value};
 
 /// The lines of a block, in file order; defaults come last.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Vec<Line>);
+pub(crate) struct Lines {
+    lines: Vec<Line>,
+    /// The block has keys that are not known, so that what seems missing may be misspelt.
+    has_unknown: bool,
+}
 
 /// One line: a key with its values and its block.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(crate) struct Line {
     /// Where the key is written; of a default: where its block is.
     pub(crate) span: Span,
     values: Vec<Filled>,
+    /// Arguments and properties that are written and wrong, for which there are errors already.
+    refused: Vec<&'static str>,
     /// The lines of its block.
     pub(crate) lines: Lines,
 }
@@ -37,17 +43,23 @@ struct Filled {
 impl Lines {
     /// The line of a key that does not repeat.
     pub(crate) fn one(&self, name: &str) -> Option<&Line> {
-        self.0.iter().find(|line| line.key.name == name)
+        self.lines.iter().find(|line| line.key.name == name)
     }
 
     /// The lines of a key, in file order.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Line> {
-        self.0.iter().filter(move |line| line.key.name == name)
+        self.lines.iter().filter(move |line| line.key.name == name)
     }
 
     /// All lines, in file order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Line> {
-        self.0.iter()
+        self.lines.iter()
+    }
+
+    /// True if a key that is not there would have been written, were it meant: the block has no
+    /// misspelt key, for which there is an error already.
+    pub(crate) fn lacks(&self, name: &str) -> bool {
+        !self.has_unknown && self.one(name).is_none()
     }
 
     /// The value of a key with one argument.
@@ -78,6 +90,11 @@ impl Line {
         filled.and_then(|filled| filled.span).unwrap_or(self.span)
     }
 
+    /// True if the value is written and wrong.
+    pub(crate) fn is_refused(&self, slot: &str) -> bool {
+        self.refused.contains(&slot)
+    }
+
     /// True if the value is written, rather than a default.
     pub(crate) fn is_written(&self, slot: &str) -> bool {
         self.values.iter().any(|filled| filled.slot == slot && filled.span.is_some())
@@ -92,6 +109,7 @@ pub(crate) fn block(
     place: Span,
 ) -> Lines {
     let mut lines = Vec::new();
+    let mut has_unknown = false;
     let mut first: HashMap<&str, usize> = HashMap::new();
     for node in nodes {
         if source.is_full() {
@@ -101,14 +119,13 @@ pub(crate) fn block(
         let span = identifier_span(node.name());
         let Some(key) = block.key(name) else {
             unknown_key(source, block, name, span);
+            has_unknown = true;
             continue;
         };
-        if !key.repeats
-            && let Some(at) = first.insert(key.name, span.start)
-        {
+        let at = *first.entry(key.name).or_insert(span.start);
+        if !key.repeats && at != span.start {
             let line = source.line_of(at);
             source.error(span, format!("`{name}` is already set on line {line}"));
-            first.insert(key.name, at);
             continue;
         }
         lines.push(check_line(source, key, node, span));
@@ -116,7 +133,7 @@ pub(crate) fn block(
     for key in block.keys().filter(|key| key.has_defaults() && !first.contains_key(key.name)) {
         lines.push(implied(source, key, place));
     }
-    Lines(lines)
+    Lines { lines, has_unknown }
 }
 
 fn unknown_key(source: &mut Source<'_>, block: Block, name: &str, span: Span) {
@@ -155,11 +172,13 @@ fn check_line(source: &mut Source<'_>, key: &'static Key, node: &KdlNode, span: 
     for slot in &missing {
         report_missing(source, key, slot, span);
     }
+    let refused =
+        values.iter().filter(|(_, value)| value.is_none()).map(|&(name, _)| name).collect();
     let mut values: Vec<Filled> = values.into_iter().filter_map(|(_, filled)| filled).collect();
     // Defaults of arguments hold for lines left out only; `report_missing` has complained.
     values.extend(missing.into_iter().filter_map(default_value));
     let lines = check_children(source, key, node, span);
-    Line { key, span, values, lines }
+    Line { key, span, values, refused, lines }
 }
 
 /// The slot of a value by position.
@@ -246,6 +265,7 @@ fn check_value(
     error.suggest(wrong.suggestion);
     match slot.kind {
         Kind::Choice(words) => error.expect(words.iter().map(|word| format!("\"{word}\""))),
+        Kind::Status(codes) => error.expect(codes.iter().map(u64::to_string)),
         kind => error.expect([kind.describe()]),
     }
     (slot.name, None)
@@ -308,7 +328,7 @@ fn implied(source: &mut Source<'_>, key: &'static Key, place: Span) -> Line {
         Some(block_kind) => block(source, block_kind, &[], place),
         None => Lines::default(),
     };
-    Line { key, span: place, values, lines }
+    Line { key, span: place, values, refused: Vec::new(), lines }
 }
 
 fn default_value(slot: &'static Slot) -> Option<Filled> {

@@ -84,7 +84,7 @@ impl Text<'_> {
     fn config(&mut self) -> Option<(Config, Vec<FileUse>)> {
         if self.text().len() > FILE_SIZE_MAX {
             let size = value::print_size(FILE_SIZE_MAX as u64);
-            self.error(Span::new(0, 0), format!("the file is larger than {size}"));
+            self.whole_error(format!("the file is larger than {size}"));
             return None;
         }
         let text = syntax::scan(self)?;
@@ -108,7 +108,7 @@ impl Text<'_> {
             self.error(span, format!("not valid KDL: {diagnostic}")).expect(expected);
         }
         if !self.has_errors() {
-            self.error(Span::new(0, 0), "not valid KDL");
+            self.whole_error("not valid KDL");
         }
     }
 }

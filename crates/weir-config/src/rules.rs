@@ -101,7 +101,9 @@ pub(crate) static FILE_NAME: TextKind = TextKind {
         if plain && !text.starts_with('.') {
             return Ok(Value::Text(text.to_owned()));
         }
-        Err(Wrong::because("it has no slash and does not start with a dot"))
+        Err(Wrong::because(
+            "it names a file in the directory itself, and hidden files are not served",
+        ))
     },
 };
 
@@ -119,6 +121,9 @@ fn file_path(text: &str) -> Result<Value, Wrong> {
 }
 
 fn pattern(text: &str) -> Result<Pattern, Wrong> {
+    if !text.starts_with('/') {
+        return Err(Wrong::because("a path begins with `/`").suggesting(format!("/{text}")));
+    }
     let Some(star) = text.find('*') else {
         return check_path(text).map(|()| Pattern::Exact(text.to_owned()));
     };
@@ -226,7 +231,7 @@ fn location(text: &str) -> Result<(), Wrong> {
         && !text.starts_with("{uri}")
         && !text.starts_with("{path}")
     {
-        return Err(Wrong::because("it begins with http://, https:// or `/`"));
+        return Err(Wrong::because("a redirect leads to http://, https:// or a path"));
     }
     if !text.bytes().all(|byte| matches!(byte, b'!'..=b'~')) || text.contains(['"', '<', '>', '\\'])
     {

@@ -70,6 +70,15 @@ impl<'a> Source<'a> {
         &mut self.errors[last].1
     }
 
+    /// Reports an error that concerns the whole file.
+    pub(crate) fn whole_error(&mut self, message: impl Into<String>) -> &mut ConfigError {
+        let file = self.file;
+        let end = Span::new(self.text.len(), self.text.len());
+        let error = self.error(end, message);
+        *error = ConfigError::whole(file, std::mem::take(&mut error.message));
+        error
+    }
+
     /// True once errors are no longer kept, so that a stage may stop looking.
     pub(crate) fn is_full(&self) -> bool {
         self.unreported > 0

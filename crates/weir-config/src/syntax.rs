@@ -132,7 +132,7 @@ impl Scanner<'_, '_, '_> {
             State::Name | State::Value => State::Entries(false),
             State::Entries(_) => State::Entries(is_name),
             State::Closed => {
-                self.source.error(span, "a line or a `;` must end after a closing `}`");
+                self.source.error(span, "a line break or `;` is missing after the block");
                 State::Entries(true)
             }
         };

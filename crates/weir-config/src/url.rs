@@ -38,7 +38,7 @@ pub(crate) static PROXY_TARGET: TextKind = TextKind {
 };
 
 pub(crate) static UPSTREAM_NAME: TextKind = TextKind {
-    what: "a name of letters, digits, '-', '_' and '.'",
+    what: "a name of 1 to 64 letters, digits, '-', '_' and '.'",
     parse: |text| upstream_name(text).map(|()| Value::Text(text.to_owned())),
 };
 
@@ -158,7 +158,6 @@ fn optional_port(text: &str, default_port: u16) -> Result<u16, Wrong> {
     }
     let port = text.strip_prefix(':').ok_or_else(Wrong::default)?;
     match parse_port(port)? {
-        _ if port.is_empty() => Err(Wrong::because("the port is missing after the colon")),
         0 => Err(Wrong::because("port 0 cannot be connected to")),
         port => Ok(port),
     }
@@ -167,7 +166,7 @@ fn optional_port(text: &str, default_port: u16) -> Result<u16, Wrong> {
 fn upstream_name(text: &str) -> Result<(), Wrong> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || text.len() > NAME_MAX || !text.bytes().all(known) {
-        return Err(Wrong::because(format!("it has 1 to {NAME_MAX} of these characters")));
+        return Err(Wrong::default());
     }
     Ok(())
 }

@@ -24,7 +24,10 @@ impl Build<'_, '_> {
             for (listener, listen) in site.listeners.iter().zip(line.lines.all("listen")) {
                 let span = listen.span_of("address");
                 if Some(&listener.address) == admin {
-                    self.source.error(span, "the admin API listens on this address");
+                    let message = "the admin API listens on this address";
+                    self.source
+                        .error(span, message)
+                        .expect(["another address here or for `admin`"]);
                 }
                 if let Some(earlier) = own.insert(&listener.address, span) {
                     let number = self.source.line_of(earlier.start);

@@ -56,16 +56,15 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         }
         sites.push((line, build.site(line)));
     }
-    if sites.is_empty() {
+    if lines.lacks("site") {
         // An empty file must not pass: a reload in the midst of a save would take all sites down.
-        let end = Span::new(0, 0);
-        build.source.error(end, "there is no site").expect(["site \"*\" { listen \":8080\"; … }"]);
+        let error = build.source.whole_error("there is no site");
+        error.expect(["site \"*\" { listen \":8080\"; … }"]);
     }
     build.check_listeners(&sites, server.as_ref().and_then(|server| server.admin.as_ref()));
     let sites = sites.into_iter().map(|(_, site)| site).collect::<Option<Vec<_>>>();
     if build.upstreams.len() > UPSTREAMS_MAX {
-        let message = format!("more than {UPSTREAMS_MAX} upstreams");
-        build.source.error(Span::new(0, 0), message);
+        build.source.whole_error(format!("more than {UPSTREAMS_MAX} upstreams"));
     }
     let Build { files, upstreams, .. } = build;
     Some((Config { server: server?, cache: cache?, upstreams, sites: sites? }, files))

@@ -43,7 +43,9 @@ impl Build<'_, '_> {
     fn route_source(&mut self, route: &Line) -> Option<Source> {
         let mut sources = route.lines.iter().filter(|line| SOURCES.contains(&line.key.name));
         let Some(line) = sources.next() else {
-            self.source.error(route.span, "nothing answers this route").expect(SOURCES);
+            if route.lines.lacks("files") {
+                self.source.error(route.span, "nothing answers this route").expect(SOURCES);
+            }
             return None;
         };
         for other in sources {

@@ -51,7 +51,7 @@ impl Build<'_, '_> {
     /// There is at least one line of a key, and there are not too many.
     fn check_count(&mut self, site: &Line, key: &str, max: usize, example: &str) {
         match site.lines.all(key).count() {
-            0 => {
+            0 if site.lines.lacks(key) => {
                 let message = format!("this site has no `{key}` line");
                 self.source.error(site.span, message).expect([format!("`{example}` in its block")]);
             }

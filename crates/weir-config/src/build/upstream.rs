@@ -79,7 +79,7 @@ impl Build<'_, '_> {
             }
             servers.extend(server.value("weight").map(|weight| origin.into_server(weight)));
         }
-        if written == 0 {
+        if line.lines.lacks("server") {
             self.source
                 .error(line.span, "this upstream has no server")
                 .expect(["server \"http://…\" in its block"]);
@@ -101,19 +101,19 @@ impl Build<'_, '_> {
         Some(match method {
             "least-connections" => Balance::LeastConnections,
             "two-choices" => Balance::TwoChoices,
-            "hash" if line.value::<HashKey>("key").is_none() => {
-                // A key that is written and wrong is reported already; one more does no harm.
-                self.source.error(line.span, "`balance \"hash\"` needs key=…").expect([
-                    "key=\"path\"",
-                    "key=\"client\"",
-                    "key=\"header:NAME\"",
-                    "key=\"cookie:NAME\"",
-                ]);
-                return None;
-            }
-            "hash" => Balance::Hash(line.value("key")?),
+            "hash" => Balance::Hash(self.hash_key(line)?),
             _ => Balance::RoundRobin,
         })
+    }
+
+    fn hash_key(&mut self, line: &Line) -> Option<HashKey> {
+        let key = line.value("key");
+        if key.is_none() && !line.is_refused("key") {
+            let keys = ["path", "client", "header:NAME", "cookie:NAME"];
+            let keys = keys.map(|key| format!("key=\"{key}\""));
+            self.source.error(line.span, "`balance \"hash\"` needs key=…").expect(keys);
+        }
+        key
     }
 
     fn health_check(&mut self, line: &Line) -> Option<HealthCheck> {

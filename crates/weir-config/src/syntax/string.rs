@@ -110,7 +110,9 @@ fn check_indent(source: &mut Source<'_>, text: &str, opening: Span, end: usize) 
     let indent = &body[last..];
     if !indent.chars().all(is_space) {
         let closing = Span::new(end, end + 3);
-        source.error(closing, "text before the closing `\"\"\"`").expect(["a line of their own"]);
+        source
+            .error(closing, "text before the closing `\"\"\"`")
+            .expect(["the closing quotes on a line of their own"]);
         return;
     }
     let mut at = opening.end;

@@ -1,0 +1,160 @@
+//! What is said about wrong configurations. Each file in `tests/errors` holds cases: a title after
+//! `===`, a configuration, and after `---` the errors it gets. The files' names say what is put
+//! around the configurations. `UPDATE_EXPECT=1 cargo test -p weir-config --test errors` rewrites
+//! the errors; read the difference before committing it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use weir_config::parse;
+
+/// What stands before and after a configuration, so that the cases of a file show only what they
+/// are about. Whatever stands before is line 1.
+fn around(file: &str) -> (&'static str, &'static str) {
+    const SITE: &str =
+        "\n}\nsite \"z.example\" { listen \":9\"; route \"/*\" { files \"srv\"; }; }";
+    match file {
+        "server" => ("server {\n", SITE),
+        "cache" => ("cache {\n", SITE),
+        "upstream" => ("upstream \"app\" {\n", SITE),
+        "upstreams" => ("", SITE.trim_start_matches("\n}")),
+        "site" => ("site \"a.example\" {\n", "\nroute \"/z/*\" { files \"srv\"; }\n}"),
+        "route" => (
+            "upstream \"app\" { server \"http://a.example\"; }; \
+             site \"a.example\" { listen \":80\"; route \"/a/*\" {\n",
+            "\n}; }",
+        ),
+        _ => ("", ""),
+    }
+}
+
+/// The first line of each error, without the file's name.
+fn headlines(file: &str, input: &str) -> String {
+    let (before, after) = around(file);
+    let text = format!("{before}{input}{after}");
+    let Err(errors) = parse("weir.kdl", &text) else { return "no error\n".to_owned() };
+    let mut lines = String::new();
+    for error in &errors {
+        let shown = error.to_string();
+        let line = shown.lines().next().unwrap().trim_start_matches("weir.kdl:");
+        writeln!(lines, "{line}").unwrap();
+    }
+    lines
+}
+
+/// Runs the cases of a file; returns the file as it should be, and the number of cases.
+fn run(path: &Path) -> (String, usize) {
+    let file = path.file_stem().unwrap().to_str().unwrap();
+    let text = fs::read_to_string(path).unwrap();
+    let mut actual = String::new();
+    let mut cases = 0;
+    for case in text.split("=== ").filter(|case| !case.trim().is_empty()) {
+        let (title, rest) = case.split_once('\n').unwrap();
+        let (input, _) = rest.split_once("\n---").unwrap_or((rest.trim_end(), ""));
+        write!(actual, "=== {title}\n{input}\n---\n{}\n", headlines(file, input)).unwrap();
+        cases += 1;
+    }
+    (actual, cases)
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let mut total = 0;
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let (actual, cases) = run(&path);
+        total += cases;
+        assert!(!actual.contains("\nno error\n"), "a case of {path:?} is accepted:\n{actual}");
+        if update {
+            fs::write(&path, &actual).unwrap();
+        }
+        let expected = fs::read_to_string(&path).unwrap();
+        assert_eq!(actual, expected, "{}", path.display());
+    }
+    assert!(total >= 150, "only {total} cases were found");
+}
+
+fn shown(text: &str) -> String {
+    parse("conf/weir.kdl", text).unwrap_err().to_string()
+}
+
+#[test]
+fn an_error_shows_its_line_with_a_caret() {
+    let text = "site \"a.example\" {\n\tlisen \":80\"\n    listen \":80\"\n    \
+                route \"/*\" { files \"srv\"; }\n}\n";
+    assert_eq!(
+        shown(text),
+        "conf/weir.kdl:2:2: unknown key \"lisen\" in site; did you mean \"listen\"? expected one \
+         of listen, certificate, access-log, route\n  \
+         |\n2 | \tlisen \":80\"\n  | \t^^^^^"
+    );
+}
+
+#[test]
+fn columns_count_characters() {
+    let text = "site \"a.example\" { listen \":80\"; route \"/*\" { respond \"é€😀\" stat=1; }; }";
+    let errors = parse("weir.kdl", text).unwrap_err();
+    let error = errors.iter().next().unwrap();
+    let column = text.split("stat").next().unwrap().chars().count() + 1;
+    assert_eq!((error.line, error.column), (1, column));
+}
+
+#[test]
+fn errors_are_json_for_programs() {
+    let errors = parse("weir.kdl", "servr { }").unwrap_err();
+    let json = serde_json::to_value(&errors).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!([{
+            "file": "weir.kdl", "line": 1, "column": 1,
+            "message": "unknown key \"servr\" in the file",
+            "expected": ["server", "cache", "upstream", "site"], "suggestion": "server",
+        }])
+    );
+}
+
+#[test]
+fn an_error_writes_no_escape_codes_to_the_terminal() {
+    let errors = shown("site \"a\u{1b}[31m\" {}");
+    assert!(!errors.contains('\u{1b}'), "{errors:?}");
+}
+
+#[test]
+fn many_errors_are_counted() {
+    let errors = parse("weir.kdl", &"wrong\n".repeat(1000)).unwrap_err();
+    assert_eq!(errors.len(), weir_config::limits::ERRORS_MAX);
+    let last = errors.iter().last().unwrap().to_string();
+    assert!(last.starts_with("weir.kdl: and ") && last.ends_with(" more errors"), "{last}");
+}
+
+#[test]
+fn limits_hold() {
+    let large = " ".repeat(weir_config::limits::FILE_SIZE_MAX + 1);
+    assert!(shown(&large).contains("larger than 4MiB"));
+    let mut routes = String::from("site \"a.example\" { listen \":80\"\n");
+    for number in 0..=weir_config::limits::ROUTES_MAX {
+        writeln!(routes, "route \"/{number}\" {{ respond \"\"; }}").unwrap();
+    }
+    routes.push('}');
+    assert!(shown(&routes).contains("more than 10000 `route` lines"));
+}
+
+/// Each of these overflows the stack of `kdl` alone.
+#[test]
+fn hostile_texts_are_refused_or_parsed_in_bounded_space() {
+    for text in [
+        "a)".repeat(200_000),
+        "a}".repeat(200_000),
+        "a{".repeat(200_000),
+        "/*".repeat(200_000),
+        "a \"\"\"\n".repeat(50_000),
+        "a/- ".repeat(50_000),
+        format!("/*{}*/ wrong", "*".repeat(200_000)),
+        format!("{} wrong", "/- a { ".repeat(8) + &"} ".repeat(8)),
+    ] {
+        assert!(parse("weir.kdl", &text).is_err());
+    }
+}
