@@ -22,8 +22,8 @@ fn fields(names: &[&'static str]) -> Option<Scope> {
 #[test]
 fn every_response_directive() {
     let all = "max-age=1, S-MaxAge=2, stale-while-revalidate=3, stale-if-error=4, no-cache, \
-        private, public, no-store, no-transform, must-revalidate, proxy-revalidate, must-understand, \
-        immutable, unknown=\"a,no-store\"";
+        private, public, no-store, no-transform, must-revalidate, proxy-revalidate, \
+        must-understand, immutable, unknown=\"a,no-store\"";
     let expect = ResponseDirectives {
         targeted: false,
         max_age: seconds(1),
