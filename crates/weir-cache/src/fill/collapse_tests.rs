@@ -1,1 +1,235 @@
-//! Tests.
+//! Who leads, who follows, and what followers get.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use weir_arena::Arena;
+
+use super::*;
+use crate::eviction::Policy;
+use crate::key::KeyRef;
+use crate::limits::{FLIGHTS_PER_KEY_MAX, PASS_LIFETIME_MS};
+use crate::object::Head;
+use crate::policy::{Freshened, Freshness, RequestDirectives};
+use crate::selectors::Selectors;
+use crate::store::{Cache, Lookup, Settings};
+use crate::test_support::headers;
+
+const KEY: KeyRef<'_> = KeyRef { scope: 1, authority: "a.example", path_and_query: "/" };
+
+fn cache() -> Cache {
+    let settings =
+        Settings { memory_bytes: 1 << 20, object_bytes_max: 1 << 20, policy: Policy::Gdsf };
+    Cache::new(settings, Arena::new(1 << 20).unwrap())
+}
+
+fn collapse_at(cache: &Cache, request: &str, now_ms: u64) -> Collapse {
+    cache.collapse(&KEY, &headers(request), &RequestDirectives::default(), now_ms)
+}
+
+fn lead(cache: &Cache, request: &str) -> Lead {
+    match collapse_at(cache, request, 0) {
+        Collapse::Lead(lead) => lead,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn follow(cache: &Cache, request: &str) -> Follow {
+    match collapse_at(cache, request, 0) {
+        Collapse::Follow(follow) => follow,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a follower gets. A follower that is not released is a failure of the test, not a hang.
+fn wait(follow: Follow, request: &str) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let request = headers(request);
+    let limit = Duration::from_secs(10);
+    runtime
+        .block_on(async { tokio::time::timeout(limit, follow.wait(&request)).await })
+        .expect("released")
+}
+
+fn head_for(vary: &str, request: &str) -> Head {
+    let selectors = Selectors::new(&headers(vary), &headers(request)).unwrap();
+    let freshness = Freshness::for_lifetime(0, 1000);
+    Head { selectors, ..Head::new(StatusCode::OK, HeaderMap::new(), freshness) }
+}
+
+fn body(text: &'static str) -> crate::body::Body {
+    Bytes::from_static(text.as_bytes()).into()
+}
+
+fn started(lead: Lead, head: Head) -> (FillWriter, FillReader) {
+    match lead.start(head, None) {
+        Started::Fill { writer, reader } => (writer, reader),
+        Started::Pass => panic!("passed"),
+    }
+}
+
+#[test]
+fn one_leads_and_the_others_get_its_body_while_it_comes() {
+    let cache = cache();
+    let lead = lead(&cache, "");
+    let early = follow(&cache, "");
+    let (mut writer, _reader) = started(lead, head_for("", ""));
+    let late = follow(&cache, "");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(writer.write(Bytes::from_static(b"abc"))).unwrap();
+    for follow in [early, late] {
+        let Outcome::Fill(fill) = wait(follow, "") else { panic!("no fill") };
+        assert_eq!(fill.written(), 3);
+        assert!(fill.reader().is_ok());
+    }
+    writer.finish(None).unwrap();
+    let found = collapse_at(&cache, "", 0);
+    assert!(matches!(found, Collapse::Hit(_)), "{found:?}");
+    let stats = cache.stats();
+    assert_eq!((stats.collapsed, stats.flights, stats.fills), (2, 0, 1));
+}
+
+#[test]
+fn a_leader_without_an_answer_releases_its_followers() {
+    type End = fn(Lead);
+    let ends: [(&str, End, &str); 4] = [
+        ("dropped", drop, "failed 502"),
+        (
+            "failed",
+            |lead| lead.fail(Failure::new(StatusCode::GATEWAY_TIMEOUT, "slow")),
+            "failed 504",
+        ),
+        ("passed", |lead| lead.pass(0), "pass"),
+        ("started and dropped", |lead| drop(started(lead, head_for("", ""))), "fill"),
+    ];
+    for (name, end, expect) in ends {
+        let cache = cache();
+        let lead = lead(&cache, "");
+        let follow = follow(&cache, "");
+        end(lead);
+        let got = match wait(follow, "") {
+            Outcome::Failed(failure) => format!("failed {}", failure.status.as_u16()),
+            Outcome::Pass => "pass".into(),
+            Outcome::Fill(_) => "fill".into(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(got, expect, "{name}");
+        assert_eq!(cache.stats().flights, 0, "{name}");
+    }
+}
+
+#[test]
+fn after_a_pass_requests_are_not_collapsed_for_a_while() {
+    let cache = cache();
+    lead(&cache, "").pass(0);
+    assert!(matches!(collapse_at(&cache, "", PASS_LIFETIME_MS - 1), Collapse::Pass));
+    assert!(matches!(collapse_at(&cache, "", PASS_LIFETIME_MS), Collapse::Lead(_)));
+}
+
+#[test]
+fn a_follower_of_another_variant_is_told_to_retry() {
+    let cache = cache();
+    let first = lead(&cache, "accept: a");
+    // Nothing is known of Vary yet.
+    let same = follow(&cache, "accept: a");
+    let other = follow(&cache, "accept: b");
+    let (writer, _reader) = started(first, head_for("vary: accept", "accept: a"));
+    assert!(matches!(wait(same, "accept: a"), Outcome::Fill(_)));
+    assert!(matches!(wait(other, "accept: b"), Outcome::Retry));
+    // Now it is: b leads its own flight, c does not wait for it, a joins the first.
+    let _second = lead(&cache, "accept: b");
+    let _third = lead(&cache, "accept: c");
+    follow(&cache, "accept: a");
+    follow(&cache, "accept: b");
+    writer.finish(None).unwrap();
+    // What is stored tells as well.
+    let _fourth = lead(&cache, "accept: d");
+    let _fifth = lead(&cache, "accept: e");
+}
+
+#[test]
+fn one_validation_at_a_time_refreshes_for_all() {
+    let cache = cache();
+    let (old, _) = cache.insert(&KEY, head_for("", ""), body("body"), None);
+    let plain = RequestDirectives::default();
+    let late = 5000;
+    assert!(matches!(cache.lookup(&KEY, &HeaderMap::new(), &plain, late), Lookup::Stale(_)));
+    let Collapse::Lead(lead) = collapse_at(&cache, "", late) else { panic!("no lead") };
+    let Collapse::Follow(follow) = collapse_at(&cache, "", late) else { panic!("no follow") };
+    let freshness = Freshness::for_lifetime(late, 1000);
+    let head = Head { freshness, ..head_for("", "") };
+    let new = lead.refreshed(&old, Freshened { head, storable: true });
+    assert_eq!(new.body().chunks()[0].as_ptr(), old.body().chunks()[0].as_ptr());
+    let Outcome::Object(got) = wait(follow, "") else { panic!("no object") };
+    assert!(Arc::ptr_eq(&got, &new));
+    let found = cache.lookup(&KEY, &HeaderMap::new(), &plain, late);
+    assert!(matches!(&found, Lookup::Fresh(object) if Arc::ptr_eq(object, &new)), "{found:?}");
+    assert_eq!(cache.stats().objects, 1);
+}
+
+#[test]
+fn a_304_that_forbids_storing_is_for_the_leader_alone() {
+    let cache = cache();
+    let (old, _) = cache.insert(&KEY, head_for("", ""), body("body"), None);
+    let Collapse::Lead(lead) = collapse_at(&cache, "", 5000) else { panic!("no lead") };
+    let Collapse::Follow(follow) = collapse_at(&cache, "", 5000) else { panic!("no follow") };
+    let own = lead.refreshed(&old, Freshened { head: head_for("", ""), storable: false });
+    assert_eq!(own.body().chunks().concat(), b"body");
+    assert!(matches!(wait(follow, ""), Outcome::Pass));
+    let stats = cache.stats();
+    assert_eq!((stats.objects, stats.bytes, stats.flights), (0, 0, 0));
+}
+
+#[test]
+fn a_stale_object_may_be_released_without_being_stored() {
+    let cache = cache();
+    let (old, _) = cache.insert(&KEY, head_for("", ""), body("body"), None);
+    let Collapse::Lead(lead) = collapse_at(&cache, "", 5000) else { panic!("no lead") };
+    let Collapse::Follow(follow) = collapse_at(&cache, "", 5000) else { panic!("no follow") };
+    lead.release(Arc::clone(&old));
+    assert!(matches!(wait(follow, ""), Outcome::Object(object) if Arc::ptr_eq(&object, &old)));
+    assert_eq!(cache.stats().inserts, 1);
+}
+
+#[test]
+fn flights_of_a_key_are_bounded() {
+    let cache = cache();
+    let vary = |n: usize| format!("x: {n}");
+    cache.insert(&KEY, head_for("vary: x", "x: none"), body(""), None);
+    let leads: Vec<Lead> = (0..FLIGHTS_PER_KEY_MAX).map(|n| lead(&cache, &vary(n))).collect();
+    assert!(matches!(collapse_at(&cache, &vary(999), 0), Collapse::Pass));
+    drop(leads);
+    assert!(matches!(collapse_at(&cache, &vary(999), 0), Collapse::Lead(_)));
+}
+
+/// Many threads want the same key at once: one asks, and all get the same object.
+#[test]
+fn threads_share_one_answer() {
+    let cache = cache();
+    let asked = std::sync::atomic::AtomicU32::new(0);
+    let barrier = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                barrier.wait();
+                let object = match collapse_at(&cache, "", 0) {
+                    Collapse::Lead(lead) => {
+                        asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        std::thread::yield_now();
+                        lead.complete(head_for("", ""), body("one"), None)
+                    }
+                    Collapse::Follow(follow) => match wait(follow, "") {
+                        Outcome::Object(object) => object,
+                        other => panic!("{other:?}"),
+                    },
+                    Collapse::Hit(object) => object,
+                    Collapse::Pass => panic!("pass"),
+                };
+                assert_eq!(object.body().chunks().concat(), b"one");
+            });
+        }
+    });
+    assert_eq!(asked.into_inner(), 1);
+}

@@ -66,7 +66,7 @@ impl FillWriter {
     }
 
     /// Appends `data` and wakes the readers. Waits only when the body is not being stored and its
-    /// slowest reader is far behind.
+    /// slowest reader is far behind. Not cancel safe: `data` may be lost with the future.
     ///
     /// # Errors
     /// [`CacheError::Longer`], [`CacheError::Memory`], [`CacheError::NoReaders`]. After an error

@@ -230,7 +230,7 @@ fn a_full_arena_evicts_its_own_and_then_gives_up() {
         Settings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20, policy: Policy::Lru };
     let cache = Cache::new(settings, Arena::new(1 << 20).unwrap());
     store(&cache, "/small", "", "", "small");
-    let mut put = |path: &str, len: usize| {
+    let put = |path: &str, len: usize| {
         let mut destination = cache.destination(len as u64)?;
         destination.write(&vec![7; len]).unwrap();
         cache.insert(&key(path), head("", "", fresh()), destination.freeze(), None);
