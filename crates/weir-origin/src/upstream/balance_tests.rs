@@ -120,7 +120,6 @@ fn hashing_shares_keys_by_weight() {
 #[test]
 fn hashes_are_the_same_in_every_process() {
     // Workers, restarts and neighbours must agree; a new value here moves every key.
-    assert_eq!(hash(b"/images/a.png"), hash(b"/images/a.png"));
     let servers = group(&[(1, 0); 8]);
     let places: Vec<_> = ["/", "/a", "/b", "/c?d=e"]
         .into_iter()
@@ -132,7 +131,7 @@ fn hashes_are_the_same_in_every_process() {
     assert_eq!(places, PLACES);
 }
 
-const PLACES: [usize; 4] = [0, 0, 0, 0];
+const PLACES: [usize; 4] = [2, 6, 2, 5];
 
 proptest! {
     #[test]
@@ -189,7 +188,8 @@ fn keys_come_from_the_request_or_fall_back() {
     let by_path = hash(b"/a?b=c");
     let header = || HashKey::Header("x-user".into());
     let cookie = || HashKey::Cookie("sid".into());
-    let cases: HashMap<&str, (HashKey, Vec<(&str, &str)>, Option<IpAddr>, u64)> = HashMap::from([
+    type Case = (HashKey, Vec<(&'static str, &'static str)>, Option<IpAddr>, u64);
+    let cases: HashMap<&str, Case> = HashMap::from([
         ("path", (HashKey::Path, vec![], client, by_path)),
         ("client", (HashKey::Client, vec![], client, by_client)),
         ("mapped client", (HashKey::Client, vec![], mapped, by_client)),

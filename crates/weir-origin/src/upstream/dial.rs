@@ -160,4 +160,19 @@ mod tests {
         let second = resolved.lookup("localhost", 80, "test").await.unwrap();
         assert!(Arc::ptr_eq(&first, &second));
     }
+
+    #[tokio::test]
+    async fn the_last_answer_outlives_a_failing_resolver_for_a_while() {
+        // RFC 6761, section 6.4: never resolves.
+        let name = "nowhere.invalid";
+        let check = async |age: Duration, expect: bool| {
+            let Some(at) = Instant::now().checked_sub(age) else { return };
+            let resolved = Resolved(Mutex::new(Some((at, addresses(1).into()))));
+            let answer = resolved.lookup(name, 80, "test").await;
+            assert_eq!(answer.is_ok(), expect, "{age:?}");
+        };
+        check(DNS_FRESH / 2, true).await;
+        check(DNS_FRESH * 2, true).await;
+        check(DNS_STALE * 2, false).await;
+    }
 }

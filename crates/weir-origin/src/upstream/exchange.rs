@@ -89,7 +89,8 @@ async fn connection(
         return Ok((conn, true));
     }
     let deadline = Instant::now() + connector.timeout();
-    let overloaded = |what: &str| OriginError::new(ErrorKind::Overloaded, &*server.name, what);
+    let overloaded =
+        |what: &str| OriginError::new(ErrorKind::Overloaded, &*server.name, what).retry(true);
     // Of those who could share a connection, one makes it and the others wait for it.
     let mut gate = None;
     if may_share && !pool.is_http1() {

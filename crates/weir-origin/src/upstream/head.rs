@@ -70,6 +70,7 @@ impl Job {
         parts.headers.remove(EXPECT);
         parts.headers.remove(&KEEP_ALIVE);
         parts.headers.remove(&PROXY_CONNECTION);
+        normalise_te(&mut parts);
         let upgrade = parts.headers.contains_key(UPGRADE);
         let repeatable = parts.method.is_idempotent()
             && !upgrade
@@ -146,9 +147,6 @@ impl Job {
         headers.remove(HOST);
         headers.remove(CONNECTION);
         headers.remove(UPGRADE);
-        if headers.get(TE).is_some_and(|value| value != "trailers") {
-            headers.remove(TE);
-        }
         Some(Ok(Request::from_parts(parts, outgoing(body))))
     }
 
@@ -211,6 +209,25 @@ fn normalise_framing(parts: &mut Parts, body: &RequestBody) {
                 headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
         }
+    }
+}
+
+/// Asks for trailers if the client can take them, and for nothing else: a transfer coding that we
+/// cannot undo would reach the client as garbage.
+fn normalise_te(parts: &mut Parts) {
+    let Some(first) = parts.headers.get(TE) else { return };
+    if first == "trailers" {
+        return;
+    }
+    let wants_trailers = parts.headers.get_all(TE).iter().any(|line| {
+        line.as_bytes()
+            .split(|byte| *byte == b',')
+            .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    });
+    if wants_trailers {
+        parts.headers.insert(TE, HeaderValue::from_static("trailers"));
+    } else {
+        parts.headers.remove(TE);
     }
 }
 

@@ -188,11 +188,14 @@ impl Group {
         if !error.may_retry() || !job.is_whole() || tried.len() > self.config.retries as usize {
             return false;
         }
-        // To wait as long again for the same server would help nobody.
-        let slow = matches!(error.kind(), ErrorKind::FirstByteTimeout | ErrorKind::ConnectTimeout);
+        // To ask the same server again would only wait as long again or meet the same limit.
+        let needs_other = matches!(
+            error.kind(),
+            ErrorKind::FirstByteTimeout | ErrorKind::ConnectTimeout | ErrorKind::Overloaded
+        );
         let is_other =
             |(index, server): (usize, &Server)| !tried.contains(&index) && server.is_available();
-        if slow && !self.servers.iter().enumerate().any(is_other) {
+        if needs_other && !self.servers.iter().enumerate().any(is_other) {
             return false;
         }
         self.budget.spend()

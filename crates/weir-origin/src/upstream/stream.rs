@@ -175,3 +175,21 @@ impl AsyncWrite for Wire {
         each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_shutdown(cx))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_connections_are_counted_up_to_a_limit() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let one = Open::reserve(&count, 2);
+        let two = Open::reserve(&count, 2);
+        assert!(one.is_some() && two.is_some());
+        assert!(Open::reserve(&count, 2).is_none());
+        drop(one);
+        assert!(Open::reserve(&count, 2).is_some());
+        drop(two);
+        assert_eq!(count.load(Relaxed), 0);
+    }
+}
