@@ -135,7 +135,7 @@ impl Run {
         for experiment in experiments {
             complain(&format!("{}: {}", experiment.id, experiment.title));
             let record = experiment.run(&options)?;
-            let folder = self.out.join(experiment.id);
+            let folder = result_folder(&self.out, experiment.id)?;
             record.write(&folder)?;
             report::write(&record, &folder)?;
             if self.publish {
@@ -174,6 +174,16 @@ impl Run {
             progress: complain,
         })
     }
+}
+
+/// The folder of an experiment's results. They describe a machine, not the project: git ignores
+/// them, whatever the folder is called.
+fn result_folder(out: &Path, id: &str) -> Result<PathBuf> {
+    let folder = out.join(id);
+    fs::create_dir_all(&folder).doing(|| format!("creating {}", folder.display()))?;
+    let ignore = out.join(".gitignore");
+    fs::write(&ignore, "*\n").doing(|| format!("writing {}", ignore.display()))?;
+    Ok(folder)
 }
 
 /// The command that repeats this run from the project's root.

@@ -66,7 +66,9 @@ pub fn goals(id: &str) -> Vec<Goal> {
             any(("weir", "cached"), Measure::ThroughputAtLeast(weir, 0.87)),
             any(("weir", "uncached"), Measure::CpuAtMost(("nginx", "uncached"), 1.0)),
         ],
-        "s5" => vec![any(weir, Measure::MemoryAtMost(16.0 * 1024.0))],
+        "s5" => ["static", "cached", "uncached"]
+            .map(|case| any(("weir", case), Measure::MemoryAtMost(16.0 * 1024.0)))
+            .to_vec(),
         "idle" => vec![any(weir, Measure::MemoryAtMost(12.0 * 1024.0))],
         _ => Vec::new(),
     }
@@ -108,7 +110,7 @@ impl Goal {
                 format!("{contender} {case}: requests per second ≥ {bound} of {peer} {of}")
             }
             Measure::MemoryAtMost(bytes) => {
-                format!("{contender}: ≤ {} KB per connection", bytes / 1024.0)
+                format!("{contender} {case}: ≤ {} KB per connection", bytes / 1024.0)
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 
 /// A description of the machine, written into every result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Machine {
     pub kernel: String,
     /// Model of the first core.
     pub cpu: String,
-    /// Cores this process may run on.
+    /// Cores that are online.
     pub cores: usize,
     /// Memory in MiB.
     pub memory_mib: u64,
@@ -36,12 +36,17 @@ impl Machine {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             cpu: field(&cpuinfo, "model name").unwrap_or_else(|| "unknown".to_owned()),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: core_count(&cpuinfo),
             memory_mib: memory_kib.unwrap_or(0) / 1024,
             virtualised: field(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
         }
     }
+}
+
+/// Counted here and not asked of the scheduler, which knows only those this thread is pinned to.
+fn core_count(cpuinfo: &str) -> usize {
+    cpuinfo.lines().filter(|line| line.starts_with("processor")).count().max(1)
 }
 
 /// First value of `name : value` in a file of such lines.
@@ -80,19 +85,20 @@ pub fn pin_to_core(core: usize) -> Result<()> {
     sched_setaffinity(None, &set).doing(|| format!("pinning to core {core}"))
 }
 
-/// Raises the limit on open descriptors, for this process and those it starts.
+/// Raises the limit on open descriptors to the hard limit, for this process and those it starts.
 ///
 /// # Errors
-/// When `wanted` is above the hard limit and the user may not raise that.
+/// When the hard limit is below `wanted`.
 pub fn raise_descriptor_limit(wanted: u64) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    if let Some(limit) = maximum.filter(|limit| *limit < wanted) {
+        return Err(Error::Usage(format!(
+            "needs {wanted} open files, and the hard limit is {limit}; see `ulimit -Hn`"
+        )));
     }
-    let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
-    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
-        .doing(|| format!("raising the limit on open files to {wanted} (see ulimit -Hn)"))
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        .doing(|| "raising the limit on open files".to_owned())
 }
 
 #[cfg(test)]
@@ -104,6 +110,8 @@ mod tests {
         let text = "processor\t: 0\nmodel name\t: Some CPU @ 2.5: GHz\nflags : fpu hypervisor\n";
         assert_eq!(field(text, "model name").as_deref(), Some("Some CPU @ 2.5: GHz"));
         assert_eq!(field(text, "bogus"), None);
+        assert_eq!(core_count(text), 1);
+        assert_eq!(core_count("processor : 0\n\nprocessor : 1\n"), 2);
     }
 
     #[test]

@@ -23,6 +23,9 @@ const SLOW_CLIENTS: usize = 500;
 const SLOW_SIZE: usize = 1 << 20;
 /// As small as the kernel makes it, so that the response stays with the server.
 const SLOW_RECEIVE_BUFFER: usize = 2 << 10;
+/// The largest segment, as on an Ethernet. With loopback's 64 KB segments the kernel would take a
+/// whole response into one socket buffer, and no server would have anything left to hold.
+const SLOW_SEGMENT_SIZE: u32 = 1_460;
 /// Slow clients whose response is read to its end afterwards.
 const SLOW_VERIFIED: usize = 20;
 /// Idle connections and the size of the document each got.
@@ -78,8 +81,8 @@ pub(super) fn run_idle(experiment: &Experiment, options: &Options) -> Result<Rec
 fn run(experiment: &Experiment, options: &Options, holdings: &[Holding]) -> Result<Record> {
     let line_up = experiment.line_up(Role::Files, options)?;
     let clients = holdings.iter().map(|holding| holding.clients).max().unwrap_or(0);
-    // A proxy holds a connection to the application for each client too.
-    raise_descriptor_limit(2 * clients as u64 + DESCRIPTORS_SPARE)?;
+    let descriptors = holdings.iter().map(Holding::descriptors).max().unwrap_or(0);
+    raise_descriptor_limit(descriptors + DESCRIPTORS_SPARE)?;
     let site = Site::prepare(&[SLOW_SIZE, IDLE_SIZE], true, options.cores)?;
     let mut record = experiment.record(options, clients, line_up.skipped);
     for round in 0..options.rounds {
@@ -144,11 +147,19 @@ fn measure(
 }
 
 impl Holding {
+    /// Descriptors of a server that holds the clients; a proxy has a connection to the application
+    /// for each of them too.
+    fn descriptors(&self) -> u64 {
+        let per_client = if self.role == Role::Proxy { 2 } else { 1 };
+        per_client * self.clients as u64
+    }
+
     fn open(&self, running: &Running, index: usize) -> Result<TcpStream, String> {
         let source = Ipv4Addr::new(127, 0, 0, 2 + u8::try_from(index / PER_SOURCE).unwrap_or(250));
         let connect = Connect {
             source: (!self.slow).then_some(IpAddr::V4(source)),
             receive_buffer: self.slow.then_some(SLOW_RECEIVE_BUFFER),
+            segment_size: self.slow.then_some(SLOW_SEGMENT_SIZE),
         };
         let mut stream = blocking::open(running.address, connect)?;
         blocking::send_request(&mut stream, &self.target)?;

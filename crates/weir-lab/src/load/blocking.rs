@@ -24,6 +24,8 @@ pub struct Options {
     pub source: Option<IpAddr>,
     /// Receive buffer in bytes, for clients that are slow on purpose.
     pub receive_buffer: Option<usize>,
+    /// Largest segment that the other side may send, in bytes.
+    pub segment_size: Option<u32>,
 }
 
 /// Opens a connection.
@@ -35,6 +37,9 @@ pub fn open(address: SocketAddr, options: Options) -> Result<TcpStream, String> 
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         if let Some(size) = options.receive_buffer {
             socket.set_recv_buffer_size(size)?;
+        }
+        if let Some(size) = options.segment_size {
+            socket.set_tcp_mss(size)?;
         }
         if let Some(source) = options.source {
             socket.bind(&SocketAddr::new(source, 0).into())?;

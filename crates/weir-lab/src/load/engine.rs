@@ -54,7 +54,15 @@ pub fn run(plan: &Plan, on_edge: &mut dyn FnMut(Edge)) -> Result<Outcome> {
     engine.run_until(opened + plan.window)?;
     engine.outcome.elapsed = opened.elapsed();
     on_edge(Edge::Closes);
-    Ok(engine.close_window())
+    let outcome = engine.close_window();
+    if outcome.requests == 0 {
+        let reason = outcome.first_error.unwrap_or_else(|| "no response at all".to_owned());
+        return Err(Error::Answer(format!(
+            "nothing was served within {:?}: {reason}",
+            plan.window
+        )));
+    }
+    Ok(outcome)
 }
 
 struct Engine<'a> {

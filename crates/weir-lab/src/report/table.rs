@@ -31,7 +31,8 @@ pub fn markdown(record: &Record) -> String {
     goal_table(record, &mut text);
     for reason in &record.skipped {
         let reason = reason.lines().next().unwrap_or_default();
-        line(&mut text, &format!("\nLeft out: {reason}."));
+        let reason = reason.split("; the end of its output").next().unwrap_or_default();
+        line(&mut text, &format!("Left out: {reason}.\n"));
     }
     text
 }
@@ -55,8 +56,9 @@ fn preamble(record: &Record, text: &mut String) {
     line(
         text,
         &format!(
-            "{} rounds{}, {} clients. Medians; ratios are medians of the rounds' ratios.",
+            "{} round{}{}, {} clients. Medians; ratios are medians of the rounds' ratios.",
             settings.rounds,
+            if settings.rounds == 1 { "" } else { "s" },
             if record.samples.is_empty() {
                 String::new()
             } else {
@@ -106,11 +108,11 @@ fn per_size(
 /// CPU of every series relative to the baseline's with the same kind of document.
 fn ratio_table(record: &Record, baseline: &str, text: &mut String) {
     let series = record.series();
-    if !series.iter().any(|(contender, _)| contender == baseline) || series.len() < 2 {
-        return;
-    }
     let others: Vec<_> =
         series.iter().filter(|(contender, _)| contender != baseline).cloned().collect();
+    if others.len() == series.len() || others.is_empty() {
+        return;
+    }
     let header: Vec<String> =
         others.iter().map(|(contender, case)| label(record, contender, case)).collect();
     let rows = record.sizes().into_iter().map(|size| {
@@ -156,31 +158,47 @@ fn memory_table(record: &Record, text: &mut String) {
     table(text, "contender", &header.map(str::to_owned), rows.collect());
 }
 
+/// A row for each goal, a column for each size it may hold for.
 fn goal_table(record: &Record, text: &mut String) {
     let verdicts = evaluate(record);
+    let mut goals: Vec<&str> = Vec::new();
+    let mut sizes: Vec<Option<usize>> = Vec::new();
+    for verdict in &verdicts {
+        if !goals.contains(&verdict.goal.as_str()) {
+            goals.push(&verdict.goal);
+        }
+        if !sizes.contains(&verdict.size) {
+            sizes.push(verdict.size);
+        }
+    }
     if verdicts.is_empty() {
         return;
     }
-    line(text, "Goals:\n");
-    let header = ["size", "measured", "met"].map(str::to_owned);
-    let rows = verdicts.iter().map(|verdict| {
-        vec![
-            verdict.goal.clone(),
-            verdict.size.map_or_else(|| "–".to_owned(), size_label),
-            cell(verdict.measured, |value| measured(verdict, value)),
-            match verdict.met {
-                Some(true) => "met",
-                Some(false) => "**not met**",
-                None => "not measured",
-            }
-            .to_owned(),
-        ]
+    sizes.sort_unstable();
+    let header: Vec<String> =
+        sizes.iter().map(|size| size.map_or_else(|| "measured".to_owned(), size_label)).collect();
+    let rows = goals.iter().map(|goal| {
+        let cells = sizes.iter().map(|size| {
+            let verdict = verdicts.iter().find(|v| v.goal == *goal && v.size == *size);
+            verdict.map_or_else(String::new, verdict_cell)
+        });
+        std::iter::once((*goal).to_owned()).chain(cells).collect()
     });
+    line(text, "Goals; a figure in bold misses its goal:\n");
     table(text, "goal", &header, rows.collect());
+    let count = |met| verdicts.iter().filter(|verdict| verdict.met == met).count();
+    let (met, missed, open) = (count(Some(true)), count(Some(false)), count(None));
+    line(text, &format!("{met} met, {missed} not met, {open} not measured.\n"));
 }
 
-fn measured(verdict: &Verdict, value: f64) -> String {
-    if verdict.size.is_some() { format!("{value:.3}") } else { format!("{:.2} KB", value / 1024.0) }
+fn verdict_cell(verdict: &Verdict) -> String {
+    let Some(value) = verdict.measured else { return "not measured".to_owned() };
+    let shown = if verdict.size.is_some() {
+        format!("{value:.3}")
+    } else {
+        format!("{:.2} KB", value / 1024.0)
+    };
+    if verdict.met == Some(true) { shown } else { format!("**{shown}**") }
 }
 
 /// How quiet the machine was, and a warning if it was not.
@@ -256,8 +274,9 @@ mod tests {
         let text = markdown(&record);
         assert!(text.contains("| 1 KB | 60.00 | 120.00 |"), "{text}");
         assert!(text.contains("relative to nginx:\n\n| size | weir |"), "{text}");
-        assert!(text.contains("| 1 KB | 0.500 | met |"), "{text}");
-        assert!(text.contains("| not measured |"), "Apache's goal: {text}");
+        assert!(text.contains("of nginx static | 0.500 |"), "{text}");
+        assert!(text.contains("of apache static | not measured |"), "{text}");
+        assert!(text.contains("1 met, 0 not met, 4 not measured."), "{text}");
         assert!(!text.contains("too noisy"), "{text}");
     }
 

@@ -1,0 +1,141 @@
+//! The lab as a user runs it, for a fraction of a second: contenders start, are measured and are
+//! stopped, and the results can be read. Peers that are not installed are left out, and said so.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use weir_lab::contender::{ALL, Contender, Origin, Role};
+use weir_lab::result::Record;
+
+fn lab(out: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir-lab"))
+        .args(arguments)
+        .arg("--out")
+        .arg(out)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let both = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// The floor and every installed peer that plays `role`.
+fn present(role: Role) -> Vec<&'static str> {
+    let usable = |contender: &&Contender| match contender.origin {
+        Origin::Lab => contender.plays(role),
+        // Not built when tests are.
+        Origin::Weir => false,
+        Origin::Debian { .. } => {
+            let installed = contender.program(Path::new("")).map(|_| ());
+            if let Err(error) = &installed {
+                println!("skipped: {error}");
+            }
+            contender.plays(role) && installed.is_ok()
+        }
+    };
+    ALL.iter().filter(usable).map(|contender| contender.name).collect()
+}
+
+#[test]
+fn peers_and_floor_serve_the_documents() {
+    let out = tempfile::tempdir().unwrap();
+    let names = present(Role::Files);
+    for id in ["s1", "s2"] {
+        let arguments = [
+            "run",
+            id,
+            "--rounds",
+            "1",
+            "--duration",
+            "100ms",
+            "--warm-up",
+            "50ms",
+            "--sizes",
+            "1024,65536",
+            "--contenders",
+            &names.join(","),
+        ];
+        let output = lab(out.path(), &arguments);
+        assert!(output.status.success(), "{}", text(&output));
+        let record = Record::read(&out.path().join(id)).unwrap();
+        assert_eq!(record.samples.len(), names.len() * 2, "{}", text(&output));
+        for sample in &record.samples {
+            assert!(sample.requests > 0 && sample.errors == 0, "{sample:?}");
+            assert!(sample.server_cpu_ns > 0, "{sample:?}");
+            assert_eq!(sample.body_bytes, sample.requests * sample.size as u64);
+        }
+        for file in ["table.md", &format!("{id}-cpu.svg"), &format!("{id}-bandwidth.svg")] {
+            assert!(out.path().join(id).join(file).is_file(), "{file}");
+        }
+    }
+    let report = lab(out.path(), &["report"]);
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    assert!(report.contains("### S1") && report.contains("### S2"), "{report}");
+}
+
+#[test]
+fn proxies_serve_the_application() {
+    let out = tempfile::tempdir().unwrap();
+    let names = present(Role::Proxy);
+    if names.is_empty() {
+        println!("skipped: no proxy is installed");
+        return;
+    }
+    let arguments = [
+        "run",
+        "s3",
+        "--rounds",
+        "1",
+        "--duration",
+        "100ms",
+        "--warm-up",
+        "50ms",
+        "--sizes",
+        "1024",
+        "--contenders",
+        &names.join(","),
+    ];
+    let output = lab(out.path(), &arguments);
+    assert!(output.status.success(), "{}", text(&output));
+    let record = Record::read(&out.path().join("s3")).unwrap();
+    for name in names {
+        let cases = record.samples.iter().filter(|sample| sample.contender == name);
+        assert!(cases.clone().count() >= 2, "cached and uncached: {}", text(&output));
+        assert!(cases.clone().all(|sample| sample.requests > 0 && sample.errors == 0));
+    }
+}
+
+#[test]
+fn memory_is_measured_and_responses_arrive_afterwards() {
+    let out = tempfile::tempdir().unwrap();
+    for (id, clients) in [("s5", "20"), ("idle", "200")] {
+        let arguments = ["run", id, "--rounds", "1", "--clients", clients, "--contenders", "floor"];
+        let output = lab(out.path(), &arguments);
+        assert!(output.status.success(), "{}", text(&output));
+        let record = Record::read(&out.path().join(id)).unwrap();
+        assert_eq!(record.memory.len(), 1);
+        assert_eq!(record.memory[0].verified, 20);
+        // The floor keeps a few hundred bytes; a body held in memory would be a megabyte.
+        assert!(record.memory[0].bytes_per_client() < 32_768.0, "{:?}", record.memory[0]);
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let out = tempfile::tempdir().unwrap();
+    let check = |arguments: &[&str], expect: &str| {
+        let output = lab(out.path(), arguments);
+        assert!(!output.status.success());
+        assert!(text(&output).contains(expect), "{}", text(&output));
+    };
+    check(&["run", "s99"], "no experiment \"s99\"; known are s1, s2");
+    check(&["run", "s1", "--contenders", "ngnix"], "no contender \"ngnix\"");
+    check(
+        &["run", "s1", "--contenders", "weir", "--weir", "/none"],
+        "cargo build --release -p weir",
+    );
+    check(&["run", "s1", "--rounds", "0"], "--rounds must be at least 1");
+    check(&["report"], "no results in");
+}
