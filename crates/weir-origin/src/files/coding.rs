@@ -48,6 +48,36 @@ impl Accepted {
         Accepted { codings }
     }
 
+    /// Every list that differs from the others.
+    pub fn all() -> Vec<Accepted> {
+        let mut all = vec![Accepted::default()];
+        // Grown by one coding at a time: each list is extended by each coding it lacks.
+        let mut from = 0;
+        while from < all.len() {
+            let list = all[from];
+            from += 1;
+            let longer = SIBLINGS.into_iter().filter(|coding| !list.codings.contains(&Some(*coding)));
+            all.extend(longer.map(|coding| list.and(coding)).collect::<Vec<_>>());
+        }
+        all
+    }
+
+    /// A number that no other list has; 0 for the empty one. Less than 64.
+    pub fn fingerprint(&self) -> u64 {
+        let digit = |coding: &Option<Coding>| match coding {
+            Some(coding) => SIBLINGS.iter().position(|known| known == coding).map_or(0, |i| i + 1),
+            None => 0,
+        };
+        self.codings.iter().fold(0, |number, coding| number * 4 + digit(coding) as u64)
+    }
+
+    fn and(mut self, coding: Coding) -> Accepted {
+        if let Some(place) = self.codings.iter_mut().find(|place| place.is_none()) {
+            *place = Some(coding);
+        }
+        self
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = Coding> + '_ {
         self.codings.iter().flatten().copied()
     }
@@ -63,4 +93,22 @@ pub(super) fn stands_in(sibling: &Facts, original: &Facts) -> bool {
         .find(|grain| sibling.modified_ns % grain == 0)
         .unwrap_or(1);
     sibling.modified_ns >= original.modified_ns - original.modified_ns.rem_euclid(grain_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_list_has_a_fingerprint_of_its_own() {
+        let all = Accepted::all();
+        let fingerprints: HashSet<u64> = all.iter().map(Accepted::fingerprint).collect();
+        // None, 3 single ones, 6 pairs, 6 orders of all three.
+        assert_eq!((all.len(), fingerprints.len()), (16, 16));
+        assert!(fingerprints.iter().all(|&number| number < 64));
+        assert_eq!(Accepted::default().fingerprint(), 0);
+        assert!(all.contains(&Accepted::new(&[Coding::Gzip, Coding::Brotli])));
+    }
 }

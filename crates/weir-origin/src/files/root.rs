@@ -32,6 +32,7 @@ pub struct FileRoot {
 
 /// What a path below a root stands for.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "lives for one lookup; a box would cost it more")]
 pub enum Found {
     /// A regular file, open for reading.
     File(OpenFile),

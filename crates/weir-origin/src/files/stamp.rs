@@ -49,10 +49,14 @@ pub struct Stamp {
 
 impl Stamp {
     pub(super) fn new(file: &OpenFile) -> Stamp {
+        Stamp::holding(file, *HELD_MAX)
+    }
+
+    pub(super) fn holding(file: &OpenFile, held_max: usize) -> Stamp {
         Stamp {
             root: file.root().clone(),
             query: file.query().clone(),
-            held: Held::within(*HELD_MAX, file.file()),
+            held: Held::within(held_max, file.file()),
             facts: file.facts(),
             coding: file.coding,
             vary_on_encoding: file.vary_on_encoding,

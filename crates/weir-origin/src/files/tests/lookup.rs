@@ -78,17 +78,51 @@ fn only_regular_files_are_served_and_none_blocks() {
     }
 }
 
+/// On a thread that gave up root's right to read everything, if it had it.
 #[test]
 fn an_unreadable_file_is_forbidden() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
     let site = Site::new();
     let path = site.write("closed.txt", "closed");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
-    if std::fs::File::open(&path).is_ok() {
-        eprintln!("skipped: this user (root?) reads files whatever their mode");
-        return;
+    site.write("closed.css", "open");
+    let sibling = site.write("closed.css.gz", "closed");
+    std::fs::set_permissions(&sibling, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let root = site.root();
+    let unprivileged = std::thread::spawn(move || {
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        set_capabilities(None, sets).unwrap();
+        let error = root.resolve(b"closed.txt", false, Accepted::default(), later());
+        assert_eq!(error.unwrap_err().status(), StatusCode::FORBIDDEN);
+        // A sibling that cannot be read is no reason to refuse the original.
+        assert_eq!(body(&open_as(&root, "closed.css", &[Gzip])), b"open");
+    });
+    unprivileged.join().unwrap();
+}
+
+#[test]
+fn system_errors_become_statuses() {
+    use rustix::io::Errno;
+    for (errno, expect) in [
+        (Errno::NOENT, 404),
+        (Errno::NOTDIR, 404),
+        (Errno::LOOP, 404),
+        (Errno::XDEV, 404),
+        (Errno::NAMETOOLONG, 404),
+        (Errno::NXIO, 404),
+        (Errno::ACCESS, 403),
+        (Errno::PERM, 403),
+        (Errno::MFILE, 503),
+        (Errno::NFILE, 503),
+        (Errno::NOMEM, 503),
+        (Errno::AGAIN, 503),
+        (Errno::IO, 500),
+        (Errno::STALE, 500),
+    ] {
+        let error = FilesError::from_errno(errno, || "/srv/www/x".into());
+        assert_eq!(error.status().as_u16(), expect, "{error}");
     }
-    let error = site.root().resolve(b"closed.txt", false, Accepted::default(), later());
-    assert_eq!(error.unwrap_err().status(), StatusCode::FORBIDDEN);
 }
 
 #[test]

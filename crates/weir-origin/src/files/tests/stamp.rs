@@ -152,6 +152,20 @@ fn another_choice_is_noticed_in_time() {
     });
 }
 
+#[test]
+fn a_stamp_without_a_descriptor_looks_the_path_up_every_time() {
+    let site = Site::new();
+    let path = site.write("f.txt", "text");
+    let file = open(&site.root(), "f.txt");
+    let stamp = Stamp::holding(&file, 0);
+    assert!(stamp.is_current(later()));
+    // Nothing but a lookup can tell that the directory was swapped.
+    fs::rename(path.parent().unwrap(), site.base.join("away")).unwrap();
+    fs::create_dir(&site.www).unwrap();
+    site.write("f.txt", "text");
+    assert!(!stamp.is_current(later() + RESOLVE_INTERVAL));
+}
+
 /// The hit path's one system call, against the lookup it saves. Prints; asserts only the ratio.
 #[test]
 fn a_check_costs_less_than_a_lookup() {
