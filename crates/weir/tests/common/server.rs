@@ -1,0 +1,113 @@
+//! The binary as a user runs it, in a directory of its own, and gone when the test is over.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{PATIENCE, wait_for};
+
+/// A running `weir run FILE`.
+pub struct Weir {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Weir {
+    /// Runs `weir run` on `config` and waits until every one of `addresses` accepts connections.
+    /// Relative paths in `config` are relative to [`Weir::directory`].
+    pub fn run(config: &str, addresses: &[SocketAddr]) -> Weir {
+        Weir::run_in(TempDir::new().unwrap(), config, addresses)
+    }
+
+    /// The same in a directory that was prepared.
+    pub fn run_in(directory: TempDir, config: &str, addresses: &[SocketAddr]) -> Weir {
+        let file = directory.path().join("weir.kdl");
+        std::fs::write(&file, config).unwrap();
+        let log = File::create(log_path(directory.path())).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("run")
+            .arg(&file)
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut weir = Weir { child, directory };
+        for address in addresses {
+            weir.wait_until_listening(*address);
+        }
+        weir
+    }
+
+    /// Where the server runs, with its configuration in `weir.kdl`.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Process identifier.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All that the server wrote to standard output and standard error.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(log_path(self.directory.path())).unwrap_or_default()
+    }
+
+    /// Whether the server still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Asks the server to stop and waits for its end.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait(PATIENCE).expect("the server does not stop")
+    }
+
+    /// Waits for the server's end; `None` if it still runs after `patience`.
+    pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        wait_for(patience, || self.child.try_wait().unwrap())
+    }
+
+    fn wait_until_listening(&mut self, address: SocketAddr) {
+        let listening = wait_for(PATIENCE, || match TcpStream::connect(address) {
+            Ok(_) => Some(true),
+            Err(_) => (!self.is_running()).then_some(false),
+        });
+        match listening {
+            Some(true) => {}
+            Some(false) => panic!("the server ended before it listened:\n{}", self.log()),
+            None => panic!("nothing listens on {address}:\n{}", self.log()),
+        }
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(40)..].join("\n");
+            eprintln!("--- the server's last words\n{last}\n---");
+        }
+    }
+}
+
+fn log_path(directory: &Path) -> PathBuf {
+    directory.join("weir.out")
+}

@@ -1,0 +1,95 @@
+//! Slow clients by slowhttptest: a thousand connections that dribble heads, dribble bodies or read
+//! next to nothing, while ordinary requests must be answered as if they were not there.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::origin::{self, Origin};
+use common::server::Weir;
+use common::{client, free_address, tools};
+
+/// How long an attack lasts, in seconds.
+const ATTACK_S: u32 = 6;
+
+/// An ordinary request takes well under a millisecond; with the attacker, the server and the other
+/// attacks on the same two cores, a second is the line between slow and unavailable.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+#[test]
+fn slow_headers() {
+    stays_available(&["-H", "-i", "1"], "/");
+}
+
+#[test]
+fn slow_bodies() {
+    stays_available(&["-B", "-i", "1", "-s", "8192", "-x", "24"], "/upload");
+}
+
+#[test]
+fn slow_reads() {
+    // A window of a few bytes, read five bytes a second, of an answer that no socket buffer holds.
+    stays_available(&["-X", "-w", "16", "-y", "32", "-n", "1", "-z", "5", "-k", "3"], "/large");
+}
+
+fn stays_available(attack: &[&str], target: &str) {
+    let Some(slowhttptest) = tools::find_or_skip("slowhttptest") else { return };
+    let address = free_address();
+    let files = tempfile::TempDir::new().unwrap();
+    std::fs::write(files.path().join("large"), vec![b'x'; 8 << 20]).unwrap();
+    let origin = Origin::start(|_| origin::ok("thanks"));
+    let upload = origin.url();
+    let config = format!(
+        r#"
+        server {{ workers 2; admin "off"; }}
+        site "*" {{
+            listen "{address}"
+            route "/small" {{ respond "small"; }}
+            route "/upload" {{ proxy "{upload}"; }}
+            route "/*" {{ files "{}"; }}
+        }}
+        "#,
+        files.path().display()
+    );
+    let mut weir = Weir::run(&config, &[address]);
+
+    let mut attacker = Command::new(slowhttptest)
+        .args(attack)
+        .args(["-c", "1000", "-r", "500", "-p", "3", "-l", &ATTACK_S.to_string()])
+        .args(["-u", &format!("http://{address}{target}")])
+        .current_dir(weir.directory())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    let (mut answers, mut slowest) = (0, Duration::ZERO);
+    let mut open_most = 0;
+    while attacker.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(u64::from(ATTACK_S) * 5) {
+            attacker.kill().unwrap();
+            attacker.wait().unwrap();
+            panic!("slowhttptest does not end");
+        }
+        let asked = Instant::now();
+        let answer = client::get(address, "site.example", "/small").expect("an answer");
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"small"[..]));
+        slowest = slowest.max(asked.elapsed());
+        answers += 1;
+        open_most = open_most.max(open_connections(weir.pid()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(slowest < ANSWER_MAX, "an answer took {slowest:?}");
+    assert!(answers > 20, "only {answers} requests fitted into the attack");
+    // Without this the test would pass if the attack never took place.
+    assert!(open_most > 500, "never more than {open_most} connections were open");
+    assert!(weir.is_running());
+}
+
+/// Sockets that a process holds.
+fn open_connections(pid: u32) -> usize {
+    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
+    let targets = descriptors.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
