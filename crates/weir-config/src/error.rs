@@ -25,10 +25,7 @@ pub struct ConfigError {
     pub suggestion: Option<String>,
     /// The line of the file that the error points at.
     #[serde(skip)]
-    pub(crate) source_line: String,
-    /// Characters to underline, at least 1.
-    #[serde(skip)]
-    pub(crate) width: usize,
+    pub(crate) excerpt: Excerpt,
 }
 
 impl ConfigError {
@@ -41,8 +38,7 @@ impl ConfigError {
             message: message.into(),
             expected: Vec::new(),
             suggestion: None,
-            source_line: String::new(),
-            width: 1,
+            excerpt: Excerpt::default(),
         }
     }
 
@@ -84,15 +80,14 @@ impl fmt::Display for ConfigError {
         if self.line == 0 {
             return Ok(());
         }
-        let (excerpt, start) = excerpt(&self.source_line, self.column - 1);
+        let Excerpt { before, place, after } = &self.excerpt;
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
         // A tab before the place is kept as a tab, so that the caret stands where the eye looks
         // whatever the terminal's tab width.
-        let indent: String =
-            excerpt.chars().take(start).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let width = self.width.clamp(1, excerpt.chars().count().saturating_sub(start).max(1));
-        write!(f, "\n{margin} |\n{number} | {excerpt}\n{margin} | {indent}{}", "^".repeat(width))
+        let indent: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let carets = "^".repeat(place.chars().count().max(1));
+        write!(f, "\n{margin} |\n{number} | {before}{place}{after}\n{margin} | {indent}{carets}")
     }
 }
 
@@ -111,20 +106,32 @@ impl fmt::Write for Visible<'_, '_> {
     }
 }
 
-/// Characters of a source line that an error shows.
-const EXCERPT_MAX: usize = 160;
+/// The part of a line that an error shows, without controls: an error must not write escape codes
+/// to a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Excerpt {
+    before: String,
+    /// What is underlined.
+    place: String,
+    after: String,
+}
 
-/// The part of a line around a column (from 0) that is worth showing, and the column within it.
-/// Control characters are shown as spaces: an error must not write escape codes to a terminal.
-fn excerpt(line: &str, column: usize) -> (String, usize) {
-    let skip = if column > EXCERPT_MAX / 2 && line.chars().count() > EXCERPT_MAX {
-        column - EXCERPT_MAX / 2
-    } else {
-        0
-    };
-    let shown = line.chars().skip(skip).take(EXCERPT_MAX);
-    let shown = shown.map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect();
-    (shown, column - skip)
+/// Characters shown before, at and after the place of an error.
+const BEFORE_MAX: usize = 80;
+const PLACE_MAX: usize = 80;
+const AFTER_MAX: usize = 60;
+
+impl Excerpt {
+    /// The line in three parts, each cut to what is worth showing.
+    pub(crate) fn new(before: &str, place: &str, after: &str) -> Self {
+        let plain = |c: char| if c.is_control() && c != '\t' { ' ' } else { c };
+        let skip = before.char_indices().rev().nth(BEFORE_MAX - 1).map_or(0, |(at, _)| at);
+        Excerpt {
+            before: before[skip..].chars().map(plain).collect(),
+            place: place.chars().take(PLACE_MAX).map(plain).collect(),
+            after: after.chars().take(AFTER_MAX).map(plain).collect(),
+        }
+    }
 }
 
 /// All that is wrong with a configuration, in file order; never empty.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{ConfigError, Errors};
+use crate::error::{ConfigError, Errors, Excerpt};
 use crate::limits::ERRORS_MAX;
 
 /// Bytes of the text that an error or a value comes from.
@@ -118,14 +118,15 @@ impl<'a> Source<'a> {
         let line = self.line_of(start);
         // `line_starts` begins with 0, so every byte has a line.
         let line_start = self.line_starts[line - 1];
-        let rest = &self.text[line_start..];
-        let source_line = rest.split(['\n', '\r']).next().unwrap_or_default().to_owned();
-        let end = floor_char(self.text, span.end.max(start));
+        let next_line = self.line_starts.get(line).copied();
+        let line_end = next_line.map_or(self.text.len(), |next| next - 1).max(start);
+        let end = floor_char(self.text, span.end).clamp(start, line_end);
+        let before = &self.text[line_start..start];
+        let after = self.text[end..line_end].trim_end_matches('\r');
         let mut error = ConfigError::whole(self.file, message);
         error.line = line;
-        error.column = self.text[line_start..start].chars().count() + 1;
-        error.width = self.text[start..end].chars().count().max(1);
-        error.source_line = source_line;
+        error.column = before.chars().count() + 1;
+        error.excerpt = Excerpt::new(before, &self.text[start..end], after);
         error
     }
 }
