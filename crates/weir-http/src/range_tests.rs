@@ -61,6 +61,7 @@ fn several_ranges_keep_their_order_unless_joined() {
     check("bytes=0-9,5000-5009", &[(0, 9), (5000, 5009)]);
     check("bytes=5000-5009,0-9", &[(5000, 5009), (0, 9)]);
     check("bytes=5000-5009,0-9,5-20", &[(0, 20), (5000, 5009)]);
+    check("bytes=0-500,100-200,5000-5009", &[(0, 500), (5000, 5009)]);
     check("bytes=0-9,60-70,-10", &[(0, 70), (9990, 9999)]);
     let joined = parse(b"bytes=0-,0-,0-,0-", 10_000);
     assert_eq!(joined, Ranges::Single(span(0, 9999)));
