@@ -8,19 +8,28 @@ use weir_http::vary::{self, Vary};
 /// Request fields and the values a request must have for the response to be selected.
 #[derive(Clone, Debug, Default)]
 pub struct Selectors {
-    /// Sorted, each once.
-    names: Box<[HeaderName]>,
-    /// The fields as they were sent, where they had one line at most: what the same client sends
-    /// again is recognised without being normalised.
-    as_sent: Box<[AsSent]>,
-    /// The normalised values, each ended by a 0.
-    values: Box<[u8]>,
+    /// Sorted by name, each once.
+    fields: Box<[Field]>,
+    /// The normalised values, each ended by a 0, then the values as they were sent. Copies: a
+    /// slice of the request would keep its whole read buffer alive.
+    text: Box<[u8]>,
+    /// Length of the normalised part.
+    normalised_len: usize,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
+struct Field {
+    name: HeaderName,
+    as_sent: AsSent,
+}
+
+/// A field as it was sent, where it had one line at most: what the same client sends again is
+/// recognised without being normalised.
+#[derive(Clone, Copy, Debug)]
 enum AsSent {
     Absent,
-    OneLine(HeaderValue),
+    /// The range of `text` that holds the line.
+    OneLine(u32, u32),
     ManyLines,
 }
 
@@ -31,35 +40,42 @@ impl Selectors {
         match vary::of(response) {
             Vary::Anything => None,
             Vary::Nothing => Some(Selectors::default()),
-            Vary::Fields(names) => Some(Selectors::of(names.into(), request)),
+            Vary::Fields(names) => Some(Selectors::of(names.iter(), request)),
         }
     }
 
-    fn of(names: Box<[HeaderName]>, request: &HeaderMap) -> Selectors {
-        let as_sent = names.iter().map(|name| as_sent(request, name)).collect();
-        let values = normalised(&names, request).into();
-        Selectors { names, as_sent, values }
+    fn of<'a>(names: impl Iterator<Item = &'a HeaderName>, request: &HeaderMap) -> Selectors {
+        let names: Vec<HeaderName> = names.cloned().collect();
+        let mut text = Vec::new();
+        vary::push_selecting(&mut text, &names, request);
+        let normalised_len = text.len();
+        let fields = names.into_iter().map(|name| {
+            let as_sent = push_as_sent(&mut text, request, &name);
+            Field { name, as_sent }
+        });
+        let fields = fields.collect();
+        Selectors { fields, text: text.into(), normalised_len }
     }
 
     /// The same fields with another request's values: what is expected of a response to it.
     pub(crate) fn for_request(&self, request: &HeaderMap) -> Selectors {
-        Selectors::of(self.names.clone(), request)
+        Selectors::of(self.names(), request)
     }
 
     /// Whether `request` selects the response (§4.1).
     pub fn matches(&self, request: &HeaderMap) -> bool {
-        self.matches_as_sent(request) || *normalised(&self.names, request) == *self.values
+        self.matches_as_sent(request) || *self.normalise(request) == *self.normalised()
     }
 
     /// Whether `request` has the very same fields; allocates nothing.
     #[inline]
     fn matches_as_sent(&self, request: &HeaderMap) -> bool {
-        let mut fields = self.names.iter().zip(&self.as_sent);
-        fields.all(|(name, stored)| match stored {
-            AsSent::Absent => !request.contains_key(name),
-            AsSent::OneLine(value) => {
-                let mut lines = request.get_all(name).iter();
-                lines.next() == Some(value) && lines.next().is_none()
+        self.fields.iter().all(|field| match field.as_sent {
+            AsSent::Absent => !request.contains_key(&field.name),
+            AsSent::OneLine(start, end) => {
+                let mut lines = request.get_all(&field.name).iter();
+                let line = lines.next().map(HeaderValue::as_bytes);
+                line == Some(&self.text[start as usize..end as usize]) && lines.next().is_none()
             }
             AsSent::ManyLines => false,
         })
@@ -68,28 +84,42 @@ impl Selectors {
     /// Whether a response with these selectors takes the place of one with `old`: every request
     /// known to select this one would also select the old one.
     pub(crate) fn supersede(&self, old: &Selectors) -> bool {
-        old.fields().all(|field| self.fields().any(|own| own == field))
+        old.values().all(|value| self.values().any(|own| own == value))
     }
 
-    fn fields(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
-        self.names.iter().zip(self.values.split(|&byte| byte == 0))
+    fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.fields.iter().map(|field| &field.name)
+    }
+
+    fn values(&self) -> impl Iterator<Item = (&HeaderName, &[u8])> {
+        self.names().zip(self.normalised().split(|&byte| byte == 0))
+    }
+
+    fn normalised(&self) -> &[u8] {
+        &self.text[..self.normalised_len]
+    }
+
+    fn normalise(&self, request: &HeaderMap) -> Vec<u8> {
+        let names: Vec<HeaderName> = self.names().cloned().collect();
+        let mut values = Vec::new();
+        vary::push_selecting(&mut values, &names, request);
+        values
     }
 
     /// Whether the response is the only one of its key.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.fields.is_empty()
     }
 
     /// Bytes charged for the selectors.
     pub(crate) fn charge(&self) -> u64 {
-        let per_name = size_of::<HeaderName>() + size_of::<AsSent>();
-        (self.names.len() * per_name + 2 * self.values.len()) as u64
+        (self.fields.len() * size_of::<Field>() + self.text.len()) as u64
     }
 }
 
 impl PartialEq for Selectors {
     fn eq(&self, other: &Selectors) -> bool {
-        self.names == other.names && self.values == other.values
+        self.names().eq(other.names()) && self.normalised() == other.normalised()
     }
 }
 
@@ -105,30 +135,31 @@ pub(crate) fn select<'a, T>(
         return Some(found);
     }
     // Most variants of a key vary by the same fields: normalise the request's once.
-    let mut known: Option<(&[HeaderName], Vec<u8>)> = None;
+    let mut known: Option<(&Selectors, Vec<u8>)> = None;
     candidates.into_iter().find(|candidate| {
         let wanted = selectors(candidate);
         let values = match &known {
-            Some((names, values)) if **names == *wanted.names => values,
-            _ => &known.insert((&wanted.names, normalised(&wanted.names, request))).1,
+            Some((like, values)) if like.names().eq(wanted.names()) => values,
+            _ => &known.insert((wanted, wanted.normalise(request))).1,
         };
-        **values == *wanted.values
+        **values == *wanted.normalised()
     })
 }
 
-fn as_sent(request: &HeaderMap, name: &HeaderName) -> AsSent {
+fn push_as_sent(text: &mut Vec<u8>, request: &HeaderMap, name: &HeaderName) -> AsSent {
     let mut lines = request.get_all(name).iter();
-    match (lines.next(), lines.next()) {
-        (None, _) => AsSent::Absent,
-        (Some(line), None) => AsSent::OneLine(line.clone()),
-        (Some(_), Some(_)) => AsSent::ManyLines,
+    let line = match (lines.next(), lines.next()) {
+        (None, _) => return AsSent::Absent,
+        (Some(line), None) => line.as_bytes(),
+        (Some(_), Some(_)) => return AsSent::ManyLines,
+    };
+    let start = text.len();
+    text.extend_from_slice(line);
+    // A request head is far below 4 GiB; if not, normalising does.
+    match (u32::try_from(start), u32::try_from(text.len())) {
+        (Ok(start), Ok(end)) => AsSent::OneLine(start, end),
+        _ => AsSent::ManyLines,
     }
-}
-
-fn normalised(names: &[HeaderName], request: &HeaderMap) -> Vec<u8> {
-    let mut values = Vec::new();
-    vary::push_selecting(&mut values, names, request);
-    values
 }
 
 #[cfg(test)]

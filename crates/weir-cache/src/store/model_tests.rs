@@ -96,6 +96,9 @@ impl Run {
 }
 
 proptest! {
+    // A case takes some 20 ms in a debug build.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn never_over_the_limit_and_every_hit_is_what_was_stored(
         steps in steps(),
