@@ -122,11 +122,12 @@ impl Experiment {
                 line_up.skipped.push(format!("{name}: takes no part in {}", self.id));
                 continue;
             }
-            if let (Origin::Debian { package, .. }, true) = (contender.origin, options.install) {
-                if contender.program(&options.weir).is_err() {
-                    (options.progress)(&format!("installing {package}"));
-                    install::package(package)?;
-                }
+            let missing = contender.program(&options.weir).is_err();
+            if let (Origin::Debian { package, .. }, true) =
+                (contender.origin, missing && options.install)
+            {
+                (options.progress)(&format!("installing {package}"));
+                install::package(package)?;
             }
             match contender.program(&options.weir) {
                 Ok(_) => line_up.contenders.push(contender),
