@@ -1,6 +1,6 @@
 //! Sources of responses: files under a root, and upstream servers with their pools, health,
 //! balancing and retries. Knows nothing of the cache in front of them.
 
-pub mod files;
 pub mod error;
+pub mod files;
 pub mod upstream;
