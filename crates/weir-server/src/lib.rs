@@ -1,1 +1,20 @@
-//! weir-server
+//! The server: the pipeline that joins the stages, the workers that run it, the admin API, metrics
+//! and access logs. Knows nothing of the command line.
+
+mod access_log;
+pub mod admin;
+mod body;
+mod connection;
+mod error;
+mod live;
+mod metrics;
+mod pipeline;
+mod record;
+mod router;
+mod server;
+mod shared;
+mod sockets;
+mod worker;
+
+pub use error::StartError;
+pub use server::{Ready, Server};

@@ -1,0 +1,53 @@
+//! One access record's facts.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, Method, Uri, Version};
+
+/// What is logged of one request.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) at: SystemTime,
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) site: &'a str,
+    pub(crate) route: &'a str,
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) version: Version,
+    pub(crate) host: Option<&'a [u8]>,
+    pub(crate) referer: Option<&'a [u8]>,
+    pub(crate) user_agent: Option<&'a [u8]>,
+    pub(crate) status: u16,
+    pub(crate) body_bytes: u64,
+    pub(crate) cache: &'static str,
+    pub(crate) took: Duration,
+    /// The body was handed over to its end.
+    pub(crate) complete: bool,
+}
+
+/// The part of a request that its record needs when the request itself is gone.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    pub(crate) at: SystemTime,
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) version: Version,
+    pub(crate) host: Option<http::HeaderValue>,
+    pub(crate) referer: Option<http::HeaderValue>,
+    pub(crate) user_agent: Option<http::HeaderValue>,
+}
+
+impl Remembered {
+    pub(crate) fn of(method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) -> Self {
+        Remembered {
+            at: SystemTime::now(),
+            method: method.clone(),
+            uri: uri.clone(),
+            version,
+            host: headers.get(http::header::HOST).cloned(),
+            referer: headers.get(http::header::REFERER).cloned(),
+            user_agent: headers.get(http::header::USER_AGENT).cloned(),
+        }
+    }
+}

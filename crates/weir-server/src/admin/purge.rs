@@ -1,0 +1,116 @@
+//! Purging: by URL, by site, or everything.
+
+use http::Uri;
+use serde::{Deserialize, Serialize};
+use weir_cache::{KeyRef, PurgeMode};
+use weir_http::{host, path};
+
+use crate::Server;
+use crate::live::{Live, Route, Site, Source};
+use crate::pipeline::scopes;
+use crate::shared::unix_ms;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What to purge.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Purge {
+    #[serde(flatten)]
+    what: What,
+    /// Make stale instead of removing: a response may then still be served where stale ones may.
+    #[serde(default)]
+    soft: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum What {
+    /// All variants of one URL, both schemes.
+    Url(String),
+    /// Everything of a site, by one of its names.
+    Site(String),
+    /// Everything.
+    All(bool),
+}
+
+/// What was purged.
+#[derive(Debug, Serialize)]
+pub(super) struct Purged {
+    purged: usize,
+}
+
+/// Purges.
+///
+/// # Errors
+/// Why there is nothing by that name, for people.
+pub(super) fn purge(server: &Server, wanted: &Purge) -> Result<Purged, String> {
+    let shared = server.shared();
+    let live = shared.live.load();
+    let mode = match wanted.soft {
+        true => PurgeMode::Expire { now_ms: unix_ms(SystemTime::now()) },
+        false => PurgeMode::Remove,
+    };
+    let purged = match &wanted.what {
+        What::All(true) => shared.cache.purge_all(mode),
+        What::All(false) => return Err("\"all\" is true or absent".to_owned()),
+        What::Url(url) => purge_url(server, &live, url, mode)?,
+        What::Site(name) => {
+            let site = live
+                .sites
+                .iter()
+                .find(|site| site.info.name == *name)
+                .ok_or_else(|| unknown_site(&live, name))?;
+            let scopes = site.routes.iter().flat_map(|route| scopes(route).collect::<Vec<_>>());
+            scopes.map(|scope| shared.cache.purge_scope(scope, mode)).sum()
+        }
+    };
+    Ok(Purged { purged })
+}
+
+fn purge_url(server: &Server, live: &Live, url: &str, mode: PurgeMode) -> Result<usize, String> {
+    let uri: Uri = url.parse().map_err(|cause| format!("{url:?} is no URL: {cause}"))?;
+    let authority = uri.authority().ok_or_else(|| {
+        format!("{url:?} names no host; expected a whole URL such as http://shop.example/a.png")
+    })?;
+    let host = host::parse(authority.as_str().as_bytes()).map_err(|cause| cause.to_string())?;
+    let path = path::normalise(uri.path()).map_err(|cause| cause.to_string())?;
+    let mut known = false;
+    let mut purged = 0;
+    let mut seen: Vec<*const Site> = Vec::new();
+    for listener in live.listeners.iter().flatten() {
+        let Some(site) = listener.hosts.find(&host.name) else { continue };
+        known = true;
+        // One site may listen at several addresses.
+        if seen.contains(&Arc::as_ptr(site)) {
+            continue;
+        }
+        seen.push(Arc::as_ptr(site));
+        if let Some(route) = site.routes.find(path.as_str()) {
+            purged += purge_in(server, route, &host.name, path.as_str(), uri.query(), mode);
+        }
+    }
+    if known { Ok(purged) } else { Err(unknown_site(live, &host.name)) }
+}
+
+fn purge_in(
+    server: &Server,
+    route: &Route,
+    host: &str,
+    path: &str,
+    query: Option<&str>,
+    mode: PurgeMode,
+) -> usize {
+    let query = query.filter(|_| !matches!(route.source, Source::Files(_)));
+    let path = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    let purge = |scope| {
+        let key = KeyRef { scope, authority: host, path_and_query: &path };
+        server.shared().cache.purge(&key, mode)
+    };
+    scopes(route).map(purge).sum()
+}
+
+fn unknown_site(live: &Live, name: &str) -> String {
+    let names: Vec<&str> = live.sites.iter().map(|site| site.info.name.as_str()).collect();
+    format!("no site is called {name:?}; there are: {}", names.join(", "))
+}

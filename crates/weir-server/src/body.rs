@@ -1,0 +1,194 @@
+//! The body of a response, whatever its source, and the record that is completed when it ends.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use weir_cache::{FillReader, Object};
+use weir_origin::files::FileStream;
+use weir_origin::upstream::ResponseBody;
+
+use crate::record::Record;
+
+/// Any failure under a body. It tears the response down: a client must never take half a body for
+/// a whole one.
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response body.
+pub(crate) struct ReplyBody {
+    content: Content,
+    record: Option<Record>,
+}
+
+/// Where the bytes come from.
+pub(crate) enum Content {
+    /// No bytes.
+    Empty,
+    /// One piece that is at hand.
+    One(Bytes),
+    /// Several pieces that are at hand, `left` bytes in all.
+    Pieces {
+        /// What is still to be sent.
+        pieces: std::vec::IntoIter<Bytes>,
+        /// Its length.
+        left: u64,
+    },
+    /// A fill in progress, read while it is written.
+    Fill(FillPart),
+    /// A file too large to store.
+    File(FileStream),
+    /// An origin's response as it arrives.
+    Upstream(Box<ResponseBody>),
+}
+
+/// A fill, or the part of it that a range asks for.
+pub(crate) struct FillPart {
+    pub(crate) reader: FillReader,
+    /// Bytes to pass over.
+    pub(crate) skip: u64,
+    /// Bytes to send after those; `None` if the length is not known.
+    pub(crate) left: Option<u64>,
+}
+
+impl Content {
+    /// The part `start..end` of a stored object's body.
+    pub(crate) fn of_object(object: &Object, start: u64, end: u64) -> Content {
+        let body = object.body();
+        if let [chunk] = body.chunks() {
+            // Both are at most the chunk's length, by the callers' arithmetic on it.
+            return Content::One(chunk.slice(start as usize..end as usize));
+        }
+        let pieces: Vec<Bytes> = body.slices(start..end).collect();
+        match pieces.len() {
+            0 => Content::Empty,
+            _ => Content::Pieces { pieces: pieces.into_iter(), left: end - start },
+        }
+    }
+
+    /// The length, if it is known.
+    pub(crate) fn len(&self) -> Option<u64> {
+        match self {
+            Content::Empty => Some(0),
+            Content::One(bytes) => Some(bytes.len() as u64),
+            Content::Pieces { left, .. } => Some(*left),
+            Content::Fill(part) => part.left,
+            Content::File(stream) => Some(stream.remaining()),
+            Content::Upstream(body) => body.size_hint().exact(),
+        }
+    }
+}
+
+impl ReplyBody {
+    /// A body whose end completes `record`.
+    pub(crate) fn new(content: Content, record: Option<Record>) -> ReplyBody {
+        let content = match content {
+            Content::One(bytes) if bytes.is_empty() => Content::Empty,
+            content => content,
+        };
+        ReplyBody { content, record }
+    }
+
+    fn poll_content(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = match &mut self.content {
+            Content::Empty => None,
+            Content::One(bytes) => Some(Ok(Frame::data(std::mem::take(bytes)))),
+            Content::Pieces { pieces, left } => pieces.next().map(|piece| {
+                *left -= piece.len() as u64;
+                Ok(Frame::data(piece))
+            }),
+            Content::Fill(part) => ready!(part.poll_frame(cx)),
+            Content::File(stream) => ready!(Pin::new(stream).poll_frame(cx))
+                .map(|frame| frame.map_err(BodyError::from)),
+            Content::Upstream(body) => ready!(Pin::new(body).poll_frame(cx))
+                .map(|frame| frame.map_err(BodyError::from)),
+        };
+        if frame.is_none() || matches!(self.content, Content::One(_)) {
+            self.content = Content::Empty;
+        }
+        Poll::Ready(frame)
+    }
+}
+
+impl FillPart {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            if self.left == Some(0) && self.skip == 0 && !self.wants_trailers() {
+                return Poll::Ready(None);
+            }
+            let mut chunk = match ready!(self.reader.poll_chunk(cx)) {
+                Some(Ok(chunk)) => chunk,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                None => {
+                    // Handed out once; afterwards the content is `Empty`.
+                    return Poll::Ready(self.reader.trailers().map(|t| Ok(Frame::trailers(t))));
+                }
+            };
+            let passed_over = self.skip.min(chunk.len() as u64);
+            self.skip -= passed_over;
+            let _ = chunk.split_to(passed_over as usize);
+            if let Some(left) = &mut self.left {
+                chunk.truncate((*left).min(chunk.len() as u64) as usize);
+                *left -= chunk.len() as u64;
+            }
+            if !chunk.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(chunk))));
+            }
+        }
+    }
+
+    /// A body of declared length ends with its last byte; only one without may have trailers.
+    fn wants_trailers(&self) -> bool {
+        self.left.is_none()
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(self.poll_content(cx));
+        if let Some(record) = &mut self.record {
+            match &frame {
+                Some(Ok(frame)) => {
+                    record.body_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                }
+                Some(Err(error)) => record.torn(error.as_ref()),
+                None => record.complete = true,
+            }
+        }
+        if self.is_end_stream()
+            && let Some(record) = &mut self.record
+        {
+            record.complete = !record.is_torn();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Empty => true,
+            Content::One(_) | Content::Fill(_) => false,
+            Content::Pieces { left, .. } => *left == 0,
+            Content::File(stream) => stream.remaining() == 0,
+            Content::Upstream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Upstream(body) => body.size_hint(),
+            content => content.len().map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}

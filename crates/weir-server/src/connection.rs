@@ -1,0 +1,197 @@
+//! One client connection: PROXY header, TLS, protocol, then HTTP until it ends.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
+
+use crate::body::ReplyBody;
+use crate::pipeline;
+use crate::worker::Worker;
+
+/// What the pipeline knows of the connection a request came by.
+pub(crate) struct Connection {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) socket: Arc<Socket>,
+    /// The client, as the PROXY header says or as the socket shows.
+    pub(crate) client: Option<SocketAddr>,
+    /// Port the client connected to, for X-Forwarded-Port.
+    pub(crate) port: u16,
+    pub(crate) tls: bool,
+    /// Which listener accepted it; see [`crate::shared::Shared::listener_number`].
+    pub(crate) listener: usize,
+}
+
+/// An accepted connection that nobody has read from yet.
+pub(crate) struct Accepted {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) listener: usize,
+}
+
+/// Serves a connection to its end. Errors are the client's or the network's: counted, not logged
+/// above debug, since anybody can cause them.
+pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
+    let _open = OpenGuard::new(&worker);
+    let Accepted { fd, peer, local, listener } = accepted;
+    let mut stream = Stream::new(fd, peer, local, &worker.table);
+    let Some(sites) = worker.listener(listener) else { return };
+    let mut client = peer;
+    let mut port = local.map_or(0, |address| address.port());
+    if sites.proxy_protocol {
+        match read_proxy_header(&mut stream).await {
+            Ok(Some(addresses)) => {
+                client = Some(addresses.source);
+                port = addresses.destination.port();
+            }
+            Ok(None) => {}
+            Err(cause) => {
+                worker.shared.connections.malformed.fetch_add(1, Relaxed);
+                tracing::debug!(?peer, %cause, "no PROXY header where one is required");
+                return;
+            }
+        }
+    }
+    let context = |stream: &Stream, tls| {
+        Arc::new(Connection {
+            worker: Arc::clone(&worker),
+            socket: Arc::clone(stream.socket()),
+            client,
+            port,
+            tls,
+            listener,
+        })
+    };
+    match &sites.tls {
+        Some(tls) => {
+            let connection = context(&stream, true);
+            let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+            drop(sites);
+            serve_tls(acceptor, stream, connection).await;
+        }
+        None => {
+            let connection = context(&stream, false);
+            drop(sites);
+            match detect(&mut stream).await {
+                Ok(Some(Protocol::Http1)) => serve_http1(stream, connection).await,
+                Ok(Some(Protocol::Http2)) => serve_http2(stream, connection).await,
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+}
+
+async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connection>) {
+    connection.socket.set_encrypted();
+    let stream = match acceptor.accept(stream).await {
+        Ok(stream) => stream,
+        Err(cause) => {
+            connection.worker.shared.connections.tls_failures.fetch_add(1, Relaxed);
+            tracing::debug!(client = ?connection.client, %cause, "TLS handshake failed");
+            return;
+        }
+    };
+    connection.socket.set_encrypted();
+    match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => serve_http2(stream, connection).await,
+        _ => serve_http1(stream, connection).await,
+    }
+}
+
+async fn serve_http1<S>(stream: S, connection: Arc<Connection>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let worker = Arc::clone(&connection.worker);
+    let service = Pipeline { connection };
+    finish(&worker, worker.http1.serve_connection(TokioIo::new(stream), service).with_upgrades().await);
+}
+
+async fn serve_http2<S>(stream: S, connection: Arc<Connection>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    connection.socket.set_multiplexed();
+    let worker = Arc::clone(&connection.worker);
+    let mut drain = worker.drain.subscribe();
+    let service = Pipeline { connection };
+    let mut http = std::pin::pin!(worker.http2.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        result = http.as_mut() => return finish(&worker, result),
+        _ = drain.wait_for(|&draining| draining) => http.as_mut().graceful_shutdown(),
+    }
+    finish(&worker, http.await);
+}
+
+fn finish(worker: &Worker, result: hyper::Result<()>) {
+    let Err(cause) = result else { return };
+    if cause.is_parse() {
+        // hyper has answered 400, 414 or 431 by itself.
+        worker.shared.connections.malformed.fetch_add(1, Relaxed);
+    }
+    tracing::debug!(%cause, "connection ended");
+}
+
+/// The pipeline as hyper's service.
+struct Pipeline {
+    connection: Arc<Connection>,
+}
+
+impl Service<Request<Incoming>> for Pipeline {
+    type Response = Response<ReplyBody>;
+    type Error = Infallible;
+    type Future = Reply;
+
+    fn call(&self, request: Request<Incoming>) -> Reply {
+        pipeline::serve(&self.connection, request)
+    }
+}
+
+/// A response that is ready, as a hit is, or one that must be waited for.
+pub(crate) enum Reply {
+    Now(Option<Response<ReplyBody>>),
+    Later(Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>),
+}
+
+impl Future for Reply {
+    type Output = Result<Response<ReplyBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            // hyper polls a future until it is ready and then drops it.
+            Reply::Now(response) => match response.take() {
+                Some(response) => Poll::Ready(Ok(response)),
+                None => Poll::Pending,
+            },
+            Reply::Later(future) => future.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+/// Counts an open connection for as long as it lives.
+struct OpenGuard(Arc<Worker>);
+
+impl OpenGuard {
+    fn new(worker: &Arc<Worker>) -> OpenGuard {
+        OpenGuard(Arc::clone(worker))
+    }
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.0.shared.connections.open.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,92 @@
+//! Why a server cannot start, or a new configuration cannot be taken.
+
+use std::io;
+use std::path::PathBuf;
+
+use weir_config::Address;
+
+/// An error at start or reload. Requests meet none of these.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A listening address cannot be bound.
+    #[error("cannot listen on {address}: {}", explain_bind(.source))]
+    Bind {
+        /// The address.
+        address: Address,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A files root cannot be opened.
+    #[error(transparent)]
+    Files(#[from] weir_origin::files::FilesError),
+    /// An upstream group cannot be set up.
+    #[error("upstream {name:?}: {source}")]
+    Upstream {
+        /// The group.
+        name: String,
+        /// What is wrong with it.
+        source: weir_origin::error::OriginError,
+    },
+    /// A route names a group that does not exist. The configuration's validation says it better.
+    #[error("no upstream is called {name:?}")]
+    UnknownUpstream {
+        /// The name.
+        name: String,
+    },
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] weir_net::NetError),
+    /// An access log cannot be opened.
+    #[error("cannot open access log {}: {source}", path.display())]
+    AccessLog {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A header or status that passed the configuration's validation but not HTTP's.
+    #[error("{text:?} cannot stand in a response head")]
+    Header {
+        /// The text.
+        text: String,
+    },
+    /// The cache's memory cannot be set up.
+    #[error(transparent)]
+    Arena(#[from] weir_arena::ArenaError),
+    /// A thread or its event loop cannot be started.
+    #[error("cannot start {what}: {source}")]
+    Thread {
+        /// What was to run there.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The user to run as does not exist, or the change is not permitted.
+    #[error("cannot run as {user}: {cause}")]
+    Privileges {
+        /// The user or group.
+        user: String,
+        /// What stands in the way.
+        cause: String,
+    },
+    /// A change that needs a restart.
+    #[error("{what} cannot change while the server runs: restart it")]
+    NeedsRestart {
+        /// The setting.
+        what: &'static str,
+    },
+}
+
+fn explain_bind(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the address is in use; is another server running? (ss -ltnp shows which)".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; ports below 1024 need root or CAP_NET_BIND_SERVICE".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "the address does not belong to this machine".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,417 @@
+//! The configuration as the pipeline uses it: names resolved, files opened, headers parsed. Built
+//! once a (re)load and swapped whole; a request in flight keeps the one it started with.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode};
+use weir_config::{self as config, Address, Config, HostHeader, Pattern};
+use weir_net::tls::{CertStore, CertificateFiles};
+use weir_origin::files::FileRoot;
+use weir_origin::upstream::Group;
+
+use crate::access_log::AccessLog;
+use crate::error::StartError;
+use crate::metrics::{Registry, RouteMetrics};
+use crate::router::{Hosts, Paths};
+
+/// One loaded configuration.
+pub(crate) struct Live {
+    pub(crate) config: Arc<Config>,
+    /// By listener number; see [`crate::Shared::listener_number`].
+    pub(crate) listeners: Vec<Option<Arc<ListenerSites>>>,
+    pub(crate) sites: Vec<Arc<Site>>,
+    pub(crate) groups: HashMap<String, Arc<Group>>,
+    pub(crate) logs: Vec<Arc<AccessLog>>,
+    /// Counts up with every load.
+    pub(crate) generation: u64,
+}
+
+/// What is reached through one listening address.
+pub(crate) struct ListenerSites {
+    pub(crate) address: Address,
+    pub(crate) proxy_protocol: bool,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) hosts: Hosts<Arc<Site>>,
+}
+
+/// A TLS listener's settings.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) store: Arc<CertStore>,
+    pub(crate) config: Arc<rustls::ServerConfig>,
+    /// What the store was made from, to tell on a reload whether it can be kept.
+    source: TlsSource,
+}
+
+#[derive(Clone, PartialEq)]
+enum TlsSource {
+    Files(Vec<CertificateFiles>),
+    SelfSigned(Vec<String>),
+}
+
+/// A site: a name for logs and metrics, and its routes.
+pub(crate) struct Site {
+    pub(crate) info: Arc<SiteInfo>,
+    pub(crate) routes: Paths<Arc<Route>>,
+}
+
+/// What a route knows of its site.
+pub(crate) struct SiteInfo {
+    pub(crate) name: String,
+    pub(crate) log: Option<Arc<AccessLog>>,
+}
+
+/// A route, ready to serve.
+pub(crate) struct Route {
+    pub(crate) site: Arc<SiteInfo>,
+    pub(crate) metrics: Arc<RouteMetrics>,
+    /// The prefix, or the exact path.
+    pub(crate) pattern: Pattern,
+    pub(crate) source: Source,
+    pub(crate) cache: config::RouteCache,
+    /// The route's partition of the cache; the same after a reload that changes nothing about
+    /// where its responses come from.
+    pub(crate) scope: u64,
+    pub(crate) response_edits: Vec<Edit>,
+    pub(crate) request_edits: Vec<Edit>,
+    pub(crate) body_size_max: u64,
+}
+
+/// What answers.
+pub(crate) enum Source {
+    Files(FilesSource),
+    Proxy(ProxySource),
+    Redirect { status: StatusCode, location: String },
+    Respond { status: StatusCode, body: Bytes, content_type: HeaderValue },
+}
+
+pub(crate) struct FilesSource {
+    pub(crate) root: FileRoot,
+    pub(crate) strip_prefix: bool,
+    pub(crate) precompressed: bool,
+    pub(crate) cache_control: Option<HeaderValue>,
+}
+
+pub(crate) struct ProxySource {
+    pub(crate) group: Arc<Group>,
+    pub(crate) strip_prefix: bool,
+    pub(crate) path_prefix: String,
+    pub(crate) host: HostHeader,
+}
+
+/// A parsed header edit.
+pub(crate) enum Edit {
+    Set(HeaderName, HeaderValue),
+    Add(HeaderName, HeaderValue),
+    Remove(HeaderName),
+}
+
+/// What a load needs besides the configuration.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) workers: usize,
+    pub(crate) registry: &'a Registry,
+    /// The number of a listening address, the same for the life of the process.
+    pub(crate) listener_number: &'a dyn Fn(&Address) -> usize,
+}
+
+impl Live {
+    /// Opens and resolves everything the configuration names. What did not change is taken over
+    /// from `previous`, with its connections, health and certificates.
+    ///
+    /// # Errors
+    /// The first thing that cannot be opened or parsed, by name.
+    pub(crate) fn build(
+        config: Arc<Config>,
+        around: &Surroundings<'_>,
+        previous: Option<&Live>,
+    ) -> Result<Live, StartError> {
+        let groups = build_groups(&config, around.workers, previous)?;
+        let logs = open_logs(&config, around.workers, previous)?;
+        let sites = config
+            .sites
+            .iter()
+            .map(|site| build_site(site, &config, &groups, &logs, around).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut live = Live {
+            listeners: Vec::new(),
+            sites,
+            groups,
+            logs,
+            generation: previous.map_or(1, |live| live.generation + 1),
+            config,
+        };
+        live.listeners = live.build_listeners(around, previous)?;
+        Ok(live)
+    }
+
+    fn build_listeners(
+        &self,
+        around: &Surroundings<'_>,
+        previous: Option<&Live>,
+    ) -> Result<Vec<Option<Arc<ListenerSites>>>, StartError> {
+        let mut built: Vec<Option<Arc<ListenerSites>>> = Vec::new();
+        for address in addresses(&self.config) {
+            let mut hosts = Hosts::default();
+            let mut first = None;
+            for (site, runtime) in self.config.sites.iter().zip(&self.sites) {
+                let Some(listener) = site.listeners.iter().find(|l| l.address == *address) else {
+                    continue;
+                };
+                first = first.or(Some(listener));
+                for name in &site.names {
+                    hosts.insert(name, Arc::clone(runtime));
+                }
+            }
+            // `addresses` lists addresses of listeners, so there is a first one.
+            let Some(listener) = first else { continue };
+            let number = (around.listener_number)(address);
+            let before = previous.and_then(|live| live.listeners.get(number)).cloned().flatten();
+            let sites = ListenerSites {
+                address: address.clone(),
+                proxy_protocol: listener.proxy_protocol,
+                tls: build_tls(&self.config, listener, before.as_deref())?,
+                hosts,
+            };
+            if built.len() <= number {
+                built.resize_with(number + 1, || None);
+            }
+            built[number] = Some(Arc::new(sites));
+        }
+        Ok(built)
+    }
+
+    /// Keeps a listener that this configuration does not have any more, for the connections it
+    /// accepted.
+    pub(crate) fn keep_listener(&mut self, number: usize, previous: &Live) {
+        let Some(sites) = previous.listeners.get(number).cloned().flatten() else { return };
+        if self.listeners.len() <= number {
+            self.listeners.resize_with(number + 1, || None);
+        }
+        self.listeners[number].get_or_insert(sites);
+    }
+
+    /// The certificate stores of all TLS listeners, for reloading what changed on disk.
+    pub(crate) fn certificate_stores(&self) -> impl Iterator<Item = &Arc<CertStore>> {
+        self.listeners.iter().flatten().filter_map(|l| l.tls.as_ref()).map(|tls| &tls.store)
+    }
+}
+
+/// Every address that some site listens on, once.
+pub(crate) fn addresses(config: &Config) -> Vec<&Address> {
+    let mut all: Vec<&Address> =
+        config.sites.iter().flat_map(|site| &site.listeners).map(|l| &l.address).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn build_groups(
+    config: &Config,
+    workers: usize,
+    previous: Option<&Live>,
+) -> Result<HashMap<String, Arc<Group>>, StartError> {
+    let mut groups = HashMap::new();
+    for upstream in &config.upstreams {
+        let unchanged = previous
+            .filter(|live| live.config.upstreams.contains(upstream))
+            .and_then(|live| live.groups.get(&upstream.name));
+        let group = match unchanged {
+            Some(group) => Arc::clone(group),
+            None => {
+                let group = Group::new(upstream, workers).map_err(|source| {
+                    StartError::Upstream { name: upstream.name.clone(), source }
+                })?;
+                group.spawn_health_checks();
+                group
+            }
+        };
+        groups.insert(upstream.name.clone(), group);
+    }
+    Ok(groups)
+}
+
+fn open_logs(
+    config: &Config,
+    workers: usize,
+    previous: Option<&Live>,
+) -> Result<Vec<Arc<AccessLog>>, StartError> {
+    let mut logs: Vec<Arc<AccessLog>> = Vec::new();
+    for wanted in config.sites.iter().filter_map(|site| site.access_log.as_ref()) {
+        let same = |log: &&Arc<AccessLog>| {
+            log.path() == wanted.path && log.format() == wanted.format
+        };
+        if logs.iter().any(|log| same(&log)) {
+            continue;
+        }
+        let kept = previous.and_then(|live| live.logs.iter().find(same)).cloned();
+        let log = match kept {
+            Some(log) => log,
+            None => AccessLog::open(&wanted.path, wanted.format, workers).map(Arc::new).map_err(
+                |source| StartError::AccessLog { path: wanted.path.clone(), source },
+            )?,
+        };
+        logs.push(log);
+    }
+    Ok(logs)
+}
+
+fn build_site(
+    site: &config::Site,
+    config: &Config,
+    groups: &HashMap<String, Arc<Group>>,
+    logs: &[Arc<AccessLog>],
+    around: &Surroundings<'_>,
+) -> Result<Site, StartError> {
+    let name = site.names.first().cloned().unwrap_or_default();
+    let log = site.access_log.as_ref().and_then(|wanted| {
+        logs.iter().find(|l| l.path() == wanted.path && l.format() == wanted.format).cloned()
+    });
+    let info = Arc::new(SiteInfo { name, log });
+    let mut routes = Paths::default();
+    for route in &site.routes {
+        let built = build_route(route, &info, config, groups, around.registry)?;
+        routes.insert(&route.pattern, Arc::new(built));
+    }
+    Ok(Site { info, routes })
+}
+
+fn build_route(
+    route: &config::Route,
+    site: &Arc<SiteInfo>,
+    config: &Config,
+    groups: &HashMap<String, Arc<Group>>,
+    registry: &Registry,
+) -> Result<Route, StartError> {
+    let label = match &route.pattern {
+        Pattern::Exact(path) => path.clone(),
+        Pattern::Prefix(prefix) => format!("{prefix}*"),
+    };
+    let source = match &route.source {
+        config::Source::Files(files) => Source::Files(FilesSource {
+            root: FileRoot::open(files)?,
+            strip_prefix: files.strip_prefix,
+            precompressed: files.precompressed,
+            cache_control: files.cache_control.as_deref().map(header_value).transpose()?,
+        }),
+        config::Source::Proxy(proxy) => Source::Proxy(build_proxy(proxy, groups)?),
+        config::Source::Redirect { status, location } => {
+            Source::Redirect { status: status_code(*status)?, location: location.clone() }
+        }
+        config::Source::Respond { status, body, content_type } => Source::Respond {
+            status: status_code(*status)?,
+            body: Bytes::from(body.clone()),
+            content_type: header_value(content_type)?,
+        },
+    };
+    Ok(Route {
+        site: Arc::clone(site),
+        metrics: registry.route(&site.name, &label),
+        pattern: route.pattern.clone(),
+        source,
+        cache: route.cache.clone(),
+        scope: scope(&site.name, route),
+        response_edits: edits(&route.response_headers)?,
+        request_edits: edits(&route.request_headers)?,
+        body_size_max: route.body_size.unwrap_or(config.server.limits.body_size),
+    })
+}
+
+fn build_proxy(
+    proxy: &config::Proxy,
+    groups: &HashMap<String, Arc<Group>>,
+) -> Result<ProxySource, StartError> {
+    let name = &proxy.upstream;
+    let unknown = || StartError::UnknownUpstream { name: name.clone() };
+    let group = groups.get(name).ok_or_else(unknown)?;
+    Ok(ProxySource {
+        group: Arc::clone(group),
+        strip_prefix: proxy.strip_prefix,
+        path_prefix: proxy.path_prefix.clone(),
+        host: proxy.host.clone(),
+    })
+}
+
+/// The partition depends on what decides about a response's bytes, and on nothing else.
+fn scope(site: &str, route: &config::Route) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    site.hash(&mut hasher);
+    route.pattern.hash(&mut hasher);
+    match &route.source {
+        config::Source::Files(files) => {
+            // Whatever else is set, the stored file's stamp knows it.
+            (0, &files.root, files.strip_prefix, &files.index, &files.cache_control)
+                .hash(&mut hasher);
+        }
+        config::Source::Proxy(proxy) => {
+            let host = format!("{:?}", proxy.host);
+            (1, &proxy.upstream, proxy.strip_prefix, &proxy.path_prefix, host).hash(&mut hasher);
+            format!("{:?}", route.request_headers).hash(&mut hasher);
+        }
+        config::Source::Redirect { .. } | config::Source::Respond { .. } => 2.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+fn build_tls(
+    config: &Config,
+    listener: &config::Listener,
+    before: Option<&ListenerSites>,
+) -> Result<Option<Tls>, StartError> {
+    let Some(mode) = listener.tls else { return Ok(None) };
+    let here = config
+        .sites
+        .iter()
+        .filter(|site| site.listeners.iter().any(|l| l.address == listener.address));
+    let source = match mode {
+        config::ListenerTls::Files => {
+            let files = here.flat_map(|site| {
+                site.certificates.iter().map(|certificate| CertificateFiles {
+                    chain: certificate.chain.clone(),
+                    key: certificate.key.clone(),
+                    site_names: site.names.clone(),
+                })
+            });
+            TlsSource::Files(files.collect())
+        }
+        config::ListenerTls::SelfSigned => {
+            TlsSource::SelfSigned(here.flat_map(|site| site.names.clone()).collect())
+        }
+    };
+    if let Some(tls) = before.and_then(|listener| listener.tls.as_ref())
+        && tls.source == source
+    {
+        return Ok(Some(tls.clone()));
+    }
+    let store = Arc::new(match &source {
+        TlsSource::Files(files) => CertStore::from_files(files.clone())?,
+        TlsSource::SelfSigned(names) => CertStore::self_signed(names)?,
+    });
+    let config = weir_net::tls::server_config(Arc::clone(&store))?;
+    Ok(Some(Tls { store, config, source }))
+}
+
+fn edits(edits: &[config::HeaderEdit]) -> Result<Vec<Edit>, StartError> {
+    let parse = |edit: &config::HeaderEdit| {
+        Ok(match edit {
+            config::HeaderEdit::Set(n, v) => Edit::Set(header_name(n)?, header_value(v)?),
+            config::HeaderEdit::Add(n, v) => Edit::Add(header_name(n)?, header_value(v)?),
+            config::HeaderEdit::Remove(n) => Edit::Remove(header_name(n)?),
+        })
+    };
+    edits.iter().map(parse).collect()
+}
+
+fn header_name(name: &str) -> Result<HeaderName, StartError> {
+    name.parse().map_err(|_| StartError::Header { text: name.to_owned() })
+}
+
+fn header_value(value: &str) -> Result<HeaderValue, StartError> {
+    HeaderValue::from_str(value).map_err(|_| StartError::Header { text: value.to_owned() })
+}
+
+fn status_code(status: u16) -> Result<StatusCode, StartError> {
+    StatusCode::from_u16(status).map_err(|_| StartError::Header { text: status.to_string() })
+}

@@ -1,0 +1,309 @@
+//! Files as a source: a miss is read once into the cache, whoever waits; a file too large for it is
+//! streamed.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Response, StatusCode};
+use tokio::task::spawn_blocking;
+use weir_cache::{
+    Cache, Collapse, Failure, Freshness, Head, KeyRef, Lead, Object, Outcome, SourceStamp,
+};
+use weir_http::cache_status::CacheStatus;
+use weir_origin::files::{
+    Accepted, FileRoot, FilesError, Found, ListingFormat, OpenFile, Stamp,
+};
+
+use super::Ask;
+use super::look_up::{self, Missed};
+use super::refuse::Refusal;
+use super::reply::{self, Answer};
+use super::whole::Whole;
+use crate::body::ReplyBody;
+use crate::live::{FilesSource, Source};
+use crate::metrics::CacheResult;
+use crate::shared::unix_ms;
+use std::sync::Arc;
+
+const ALLOWED: &str = "GET, HEAD, OPTIONS";
+
+/// A stored file is fresh as long as its stamp says so; the clock has no say.
+const LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Rounds of waiting for others before a request reads the file for itself.
+const FOLLOW_ROUNDS_MAX: usize = 3;
+
+/// Answers a request for a file that is not in the cache.
+pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
+    let Source::Files(source) = &ask.route.source else {
+        return ask.refuse(Refusal::NotFound, CacheResult::None);
+    };
+    match ask.head.method {
+        Method::GET | Method::HEAD => {}
+        Method::OPTIONS => return options(ask),
+        _ => return ask.refuse(Refusal::MethodNotAllowed(ALLOWED), CacheResult::None),
+    }
+    let query = match Query::new(source, &ask, &missed) {
+        Ok(query) => query,
+        Err(refusal) => return ask.refuse(refusal, CacheResult::None),
+    };
+    let (loaded, collapsed) = match missed.scope.filter(|_| !missed.pass) {
+        Some(scope) => load_shared(&ask, query, scope).await,
+        None => (load_alone(query).await, false),
+    };
+    let cache = match (missed.scope, collapsed) {
+        (None, _) => CacheResult::None,
+        (Some(_), true) => CacheResult::Collapsed,
+        (Some(_), false) => CacheResult::Miss,
+    };
+    let stored = matches!(loaded, Ok(Loaded::Object(_))) && !collapsed;
+    let cache_status = missed.scope.is_some().then(|| {
+        let forwarded = CacheStatus::forwarded(missed.forward);
+        CacheStatus { stored, collapsed, ..forwarded }.to_value()
+    });
+    let (status, mut headers, whole) = match loaded {
+        Ok(Loaded::Object(object)) => {
+            let mut headers = HeaderMap::new();
+            reply::copy(object.headers(), &mut headers);
+            (object.status(), headers, Whole::Object(object))
+        }
+        Ok(Loaded::File(file)) => {
+            (StatusCode::OK, file_headers(&file, None), Whole::File(file))
+        }
+        Ok(Loaded::Directory) => return redirect_to_directory(ask),
+        Ok(Loaded::Listing(headers, body)) => (StatusCode::OK, headers, Whole::Bytes(body)),
+        Err(refusal) => return ask.refuse(refusal, cache),
+    };
+    if let (Whole::File(_), Some(value)) = (&whole, &source.cache_control) {
+        headers.insert(header::CACHE_CONTROL, value.clone());
+    }
+    ask.finish(Answer { status, headers, whole, cache, cache_status })
+}
+
+/// What is looked for, in a form that a blocking thread can take.
+struct Query {
+    root: FileRoot,
+    path: Vec<u8>,
+    trailing_slash: bool,
+    accepted: Accepted,
+    listing: ListingFormat,
+    shown_path: String,
+    cache_control: Option<HeaderValue>,
+    now: SystemTime,
+}
+
+impl Query {
+    fn new(source: &FilesSource, ask: &Ask, missed: &Missed) -> Result<Query, Refusal> {
+        let prefix = match (&ask.route.pattern, source.strip_prefix) {
+            (weir_config::Pattern::Prefix(prefix), true) => prefix.as_str(),
+            _ => "",
+        };
+        let path = weir_http::path::normalise(&ask.target.path)?;
+        // A path that cannot name a file names none; that is no fault of the client's.
+        let relative = path.relative(prefix).map_err(|_| Refusal::NotFound)?;
+        let accept: Vec<&[u8]> =
+            ask.head.headers.get_all(header::ACCEPT).iter().map(HeaderValue::as_bytes).collect();
+        Ok(Query {
+            root: source.root.clone(),
+            path: relative.into_owned(),
+            trailing_slash: path.is_directory(),
+            accepted: missed.accepted,
+            listing: ListingFormat::from_accept(&accept.join(&b", "[..])),
+            shown_path: ask.target.path.clone(),
+            cache_control: source.cache_control.clone(),
+            now: ask.now,
+        })
+    }
+
+    fn find(&self) -> Result<Found, FilesError> {
+        self.root.resolve(&self.path, self.trailing_slash, self.accepted, self.now)
+    }
+}
+
+/// What a path turned out to be.
+enum Loaded {
+    /// A file that is in the cache now, or at least in memory.
+    Object(Arc<Object>),
+    /// A file to stream.
+    File(OpenFile),
+    /// A directory without its slash.
+    Directory,
+    Listing(HeaderMap, Bytes),
+}
+
+/// Loads together with whoever else asks for the same, and stores.
+async fn load_shared(ask: &Ask, query: Query, scope: u64) -> (Result<Loaded, Refusal>, bool) {
+    let cache = &ask.connection().worker.shared.cache;
+    let path = look_up::key_path(&ask.route, &ask.target, None);
+    let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
+    let headers = &ask.head.headers;
+    for _ in 0..FOLLOW_ROUNDS_MAX {
+        match cache.collapse(&key, headers, &Default::default(), ask.now_ms()) {
+            Collapse::Hit(object) => return (Ok(Loaded::Object(object)), true),
+            Collapse::Pass => break,
+            Collapse::Lead(lead) => {
+                let cache = cache.clone();
+                let loaded = spawn_blocking(move || lead_load(&cache, lead, &query)).await;
+                return (loaded.unwrap_or_else(|_| Err(panicked())), false);
+            }
+            Collapse::Follow(follow) => {
+                let limit = ask.route.cache.collapse_timeout;
+                match tokio::time::timeout(limit, follow.wait(headers)).await {
+                    Ok(Outcome::Object(object)) => return (Ok(Loaded::Object(object)), true),
+                    Ok(Outcome::Failed(failure)) => {
+                        return (Err(refusal(failure.status)), true);
+                    }
+                    Ok(Outcome::Retry) => {}
+                    // Files are stored whole: there are no fills to read from.
+                    Ok(Outcome::Pass | Outcome::Fill(_)) | Err(_) => break,
+                }
+            }
+        }
+    }
+    (load_alone(query).await, false)
+}
+
+/// Loads for this request alone, without storing.
+async fn load_alone(query: Query) -> Result<Loaded, Refusal> {
+    let load = move || match query.find() {
+        Ok(found) => not_stored(found, &query),
+        Err(error) => Err(failed(&error)),
+    };
+    spawn_blocking(load).await.unwrap_or_else(|_| Err(panicked()))
+}
+
+/// Finds and reads the file, and hands it to the cache and all who wait. Blocks on the disk.
+fn lead_load(cache: &Cache, lead: Lead, query: &Query) -> Result<Loaded, Refusal> {
+    let now_ms = unix_ms(query.now);
+    let found = match query.find() {
+        Ok(found) => found,
+        Err(error) => {
+            lead.fail(Failure::new(error.status(), error.to_string()));
+            return Err(failed(&error));
+        }
+    };
+    let Found::File(file) = found else {
+        lead.pass(now_ms);
+        return not_stored(found, query);
+    };
+    let Ok(mut destination) = cache.destination(file.len) else {
+        lead.pass(now_ms);
+        return Ok(Loaded::File(file));
+    };
+    // The stamp first: a change while reading must make it out of date.
+    let stamp = file.stamp();
+    if let Err(error) = file.read(&mut |piece| destination.write(piece)) {
+        if matches!(error, FilesError::Changed { .. } | FilesError::Destination { .. }) {
+            // Being edited, or no memory: stream what is there now, which has checks of its own.
+            lead.pass(now_ms);
+            return load_changed(query);
+        }
+        lead.fail(Failure::new(error.status(), error.to_string()));
+        return Err(failed(&error));
+    }
+    file.drop_page_cache();
+    let headers = file_headers(&file, query.cache_control.as_ref());
+    let freshness = Freshness::for_lifetime(now_ms, LIFETIME.as_millis() as u64);
+    let mut head = Head::new(StatusCode::OK, headers, freshness);
+    head.stamp = Some(Arc::new(FileStamp(stamp)));
+    Ok(Loaded::Object(lead.complete(head, destination.freeze(), None)))
+}
+
+fn load_changed(query: &Query) -> Result<Loaded, Refusal> {
+    match query.find() {
+        Ok(found) => not_stored(found, query),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn not_stored(found: Found, query: &Query) -> Result<Loaded, Refusal> {
+    match found {
+        Found::File(file) => Ok(Loaded::File(file)),
+        Found::Redirect => Ok(Loaded::Directory),
+        Found::Listing(directory) => {
+            let listing = directory.list().map_err(|error| failed(&error))?;
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, query.listing.content_type());
+            headers.insert(header::VARY, HeaderValue::from_static("accept"));
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            Ok(Loaded::Listing(headers, listing.render(query.listing, &query.shown_path)))
+        }
+    }
+}
+
+/// The stored file's own word on whether it is current.
+struct FileStamp(Stamp);
+
+impl SourceStamp for FileStamp {
+    fn is_current(&self) -> bool {
+        self.0.is_current(SystemTime::now())
+    }
+}
+
+fn file_headers(file: &OpenFile, cache_control: Option<&HeaderValue>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(header::CONTENT_TYPE, file.content_type.clone());
+    headers.insert(header::ETAG, file.etag.clone());
+    headers.insert(header::LAST_MODIFIED, weir_http::date::format(file.modified));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Some(coding) = file.coding {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.token()));
+    }
+    if file.vary_on_encoding {
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    if let Some(value) = cache_control {
+        headers.insert(header::CACHE_CONTROL, value.clone());
+    }
+    headers
+}
+
+fn redirect_to_directory(ask: Ask) -> Response<ReplyBody> {
+    let (path, query) = match ask.target.forward.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (ask.target.forward.as_str(), None),
+    };
+    // A path that starts with two slashes would name another host.
+    let mut location = format!("/{}/", path.trim_start_matches('/'));
+    if let Some(query) = query {
+        location.push('?');
+        location.push_str(query);
+    }
+    let mut headers = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_str(&location) {
+        headers.insert(header::LOCATION, value);
+    }
+    simple(ask, StatusCode::MOVED_PERMANENTLY, headers)
+}
+
+fn options(ask: Ask) -> Response<ReplyBody> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ALLOW, HeaderValue::from_static(ALLOWED));
+    simple(ask, StatusCode::NO_CONTENT, headers)
+}
+
+fn simple(ask: Ask, status: StatusCode, headers: HeaderMap) -> Response<ReplyBody> {
+    let whole = Whole::Bytes(Bytes::new());
+    ask.finish(Answer { status, headers, whole, cache: CacheResult::None, cache_status: None })
+}
+
+fn failed(error: &FilesError) -> Refusal {
+    let refusal = refusal(error.status());
+    if matches!(refusal, Refusal::Source(..)) {
+        tracing::error!(cause = %error, "cannot serve a file");
+    }
+    refusal
+}
+
+fn refusal(status: StatusCode) -> Refusal {
+    match status {
+        StatusCode::NOT_FOUND => Refusal::NotFound,
+        StatusCode::FORBIDDEN => Refusal::Forbidden,
+        status => Refusal::Source(status, "the file cannot be read"),
+    }
+}
+
+fn panicked() -> Refusal {
+    Refusal::Source(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+}

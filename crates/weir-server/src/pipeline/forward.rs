@@ -1,0 +1,132 @@
+//! The request as an origin gets it, and an origin's response as it is passed on.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, Uri, Version};
+use weir_config::{HostHeader, Pattern};
+use weir_http::forward::{
+    Client, PSEUDONYM, VIA_PASSES_MAX, add_client, append_via, strip_hop_by_hop, via_passes,
+};
+use weir_origin::upstream::{Choice, HostPolicy, RequestBody, ResponseBody};
+
+use super::Target;
+use super::refuse::Refusal;
+use super::reply::edit;
+use crate::connection::Connection;
+use crate::live::{ProxySource, Route};
+
+/// A request's head for an origin, and how to choose the server.
+pub(super) struct Outgoing {
+    pub(super) head: Parts,
+    pub(super) choice: Choice,
+}
+
+/// Makes the head for the origin out of the client's.
+///
+/// # Errors
+/// [`Refusal::Loop`] if the request has passed here too often.
+pub(super) fn outgoing(
+    connection: &Connection,
+    route: &Route,
+    source: &ProxySource,
+    head: &Parts,
+    target: &Target,
+) -> Result<Outgoing, Refusal> {
+    if via_passes(&head.headers, PSEUDONYM) > VIA_PASSES_MAX {
+        return Err(Refusal::Loop);
+    }
+    let mut headers = head.headers.clone();
+    let hop = strip_hop_by_hop(&mut headers);
+    hop.restore(&mut headers, Version::HTTP_11, head.version == Version::HTTP_11);
+    if target.undefined_content {
+        // Whether the origin reads content that means nothing cannot be known: its connection is
+        // not used for another request.
+        headers.insert(header::CONNECTION, super::reply::CLOSE);
+    }
+    let client_address: Option<IpAddr> = connection.client.map(|address| address.ip());
+    add_client(
+        &mut headers,
+        &Client {
+            address: client_address,
+            tls: connection.tls,
+            host: &target.authority,
+            port: connection.port,
+            trust: false,
+        },
+    );
+    append_via(&mut headers, head.version);
+    let host = match &source.host {
+        HostHeader::Fixed(name) => name,
+        HostHeader::Client | HostHeader::Upstream => &target.authority,
+    };
+    match HeaderValue::from_str(host) {
+        Ok(value) if !host.is_empty() => headers.insert(header::HOST, value),
+        _ => headers.remove(header::HOST),
+    };
+    edit(&mut headers, &route.request_edits);
+
+    let mut outgoing = Request::new(()).into_parts().0;
+    outgoing.method = head.method.clone();
+    outgoing.uri = origin_target(route, source, target)?;
+    outgoing.version = Version::HTTP_11;
+    outgoing.headers = headers;
+    let host = match source.host {
+        HostHeader::Upstream => HostPolicy::Server,
+        HostHeader::Client | HostHeader::Fixed(_) => HostPolicy::Keep,
+    };
+    Ok(Outgoing { head: outgoing, choice: Choice { client: client_address, host } })
+}
+
+impl Outgoing {
+    /// The request with its body.
+    pub(super) fn with(self, body: RequestBody) -> (Request<RequestBody>, Choice) {
+        (Request::from_parts(self.head, body), self.choice)
+    }
+}
+
+/// Path and query at the origin.
+fn origin_target(route: &Route, source: &ProxySource, target: &Target) -> Result<Uri, Refusal> {
+    let mut path = target.forward.as_str();
+    if source.strip_prefix
+        && let Pattern::Prefix(prefix) = &route.pattern
+    {
+        // The prefix ends in the slash that the rest begins with.
+        path = path.strip_prefix(prefix.trim_end_matches('/')).unwrap_or(path);
+    }
+    let text = format!("{}{path}", source.path_prefix);
+    let text = if text.starts_with('/') { text } else { format!("/{text}") };
+    let path = PathAndQuery::try_from(text)
+        .map_err(|_| Refusal::Malformed(weir_http::Malformed::Target))?;
+    Ok(Uri::from(path))
+}
+
+/// Makes a response's head fit to be passed on: without what concerned only the hop before.
+pub(super) fn incoming(response: &mut Response<ResponseBody>) {
+    let version = response.version();
+    let headers = response.headers_mut();
+    strip_hop_by_hop(headers);
+    append_via(headers, version);
+}
+
+/// Fields that tell this request's own conditions and ranges, which a shared response cannot
+/// depend on.
+pub(super) fn remove_conditions(headers: &mut HeaderMap) {
+    weir_cache::policy::make_conditional(&HeaderMap::new(), headers);
+}
+
+/// The fields of a 101 response that a tunnel needs and that are otherwise hop-by-hop.
+pub(super) fn upgrade_fields(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let mut fields = vec![(header::CONNECTION, HeaderValue::from_static("upgrade"))];
+    if let Some(protocol) = headers.get(header::UPGRADE) {
+        fields.push((header::UPGRADE, protocol.clone()));
+    }
+    fields
+}
+
+/// Whether a request may be answered from, and its response shared with, others: only plain reads.
+pub(super) fn is_shareable(method: &Method, has_body: bool) -> bool {
+    matches!(*method, Method::GET) && !has_body
+}

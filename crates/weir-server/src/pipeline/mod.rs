@@ -1,0 +1,133 @@
+//! The life of a request, top to bottom: route, admit, cache, source, reply. Each stage is a module
+//! with one entry function; this file is the order in which they run.
+//!
+//! A hit is answered without leaving [`serve`]: no task, no timer, no allocation beyond what the
+//! response's head needs. Everything that may wait is in the future that [`serve`] returns.
+
+mod admit;
+mod client_body;
+mod files;
+mod fixed;
+mod forward;
+mod lead;
+mod look_up;
+mod proxy;
+mod refuse;
+mod reply;
+mod route;
+mod select;
+mod tunnel;
+mod whole;
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use http::request::Parts;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+
+use crate::body::ReplyBody;
+use crate::connection::{Connection, Reply};
+use crate::live::{Route, Source};
+use crate::metrics::CacheResult;
+use crate::record::Record;
+use crate::shared::unix_ms;
+use look_up::Found;
+pub(crate) use look_up::scopes;
+use refuse::Refusal;
+use reply::Answer;
+
+/// A request on its way, after its route is known.
+pub(crate) struct Ask {
+    record: Record,
+    route: Arc<Route>,
+    head: Parts,
+    /// Taken by whoever sends it on.
+    body: Option<Incoming>,
+    /// What was asked for, in the forms the stages need.
+    target: Target,
+    now: SystemTime,
+}
+
+/// The request's target.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Host as the client wrote it; empty in HTTP/1.0 without one.
+    authority: String,
+    /// Host in its one form, for keys.
+    host: String,
+    /// Path in its one form, for routing and keys.
+    path: String,
+    /// Path and query for an origin.
+    forward: String,
+    /// The request's content is one that GET and HEAD give no meaning to.
+    undefined_content: bool,
+}
+
+/// Answers one request.
+pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
+    let mut record = Record::start(connection, Instant::now());
+    let (mut head, body) = request.into_parts();
+    let live = connection.worker.shared.live.load();
+
+    // Route.
+    let routed = match route::route(&live, connection, &head) {
+        Ok(routed) => routed,
+        Err(refusal) => return now(refuse::refuse(refusal, record, &head, Some(&body))),
+    };
+    let route = Arc::clone(routed.route);
+    record.set_route(&route, &head.method, &head.uri, head.version, &head.headers);
+
+    // Admit.
+    if let Err(refusal) = admit::admit(&route, &head, routed.framing) {
+        return now(refuse::refuse(refusal, record, &head, Some(&body)));
+    }
+
+    // Cache.
+    let wall = SystemTime::now();
+    let missed = match look_up::look_up(connection, &routed, &head, unix_ms(wall)) {
+        Found::Fresh(object) => {
+            let whole = whole::Whole::Object(object);
+            return now(reply::from_cache(record, &route, &mut head, whole, unix_ms(wall)));
+        }
+        Found::Missed(missed) => missed,
+    };
+
+    // Source.
+    let target = routed.into_target(&head.uri);
+    let ask = Ask { record, route, head, body: Some(body), target, now: wall };
+    match &ask.route.source {
+        Source::Redirect { .. } | Source::Respond { .. } => now(fixed::answer(ask)),
+        Source::Files(_) => Reply::Later(Box::pin(files::answer(ask, missed))),
+        Source::Proxy(_) => Reply::Later(Box::pin(proxy::answer(ask, missed))),
+    }
+}
+
+fn now(response: Response<ReplyBody>) -> Reply {
+    Reply::Now(Some(response))
+}
+
+impl Ask {
+    fn connection(&self) -> &Arc<Connection> {
+        self.record.connection()
+    }
+
+    fn now_ms(&self) -> u64 {
+        unix_ms(self.now)
+    }
+
+    /// Ends the request with an error response.
+    fn refuse(mut self, refusal: Refusal, cache: CacheResult) -> Response<ReplyBody> {
+        self.record.cache = cache;
+        refuse::refuse(refusal, self.record, &self.head, self.body.as_ref())
+    }
+
+    fn has_body(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| !body.is_end_stream())
+    }
+
+    /// Ends the request with a source's response.
+    fn finish(self, answer: Answer) -> Response<ReplyBody> {
+        reply::from_source(self.record, &self.route, &self.head, answer)
+    }
+}

@@ -1,0 +1,259 @@
+//! Origins as a source: which of the requests that missed goes there, and what the others get.
+
+use http::header::{self, HeaderMap};
+use http::{Response, StatusCode};
+use hyper::body::Body;
+use tokio::time::{Instant, timeout_at};
+use weir_cache::policy::{Target as CacheTarget, invalidated};
+use weir_cache::{Cache, Collapse, KeyRef, Object, Outcome, PurgeMode, Stale};
+use weir_http::cache_status::{CacheStatus, Forward};
+use weir_origin::error::OriginError;
+use weir_origin::upstream::{RequestBody, ResponseBody};
+
+use super::client_body::ClientBody;
+use super::lead::{self, Led, Leading};
+use super::look_up::{self, Missed};
+use super::refuse::Refusal;
+use super::reply::{self, Answer};
+use super::whole::Whole;
+use super::{Ask, forward, tunnel};
+use crate::body::ReplyBody;
+use crate::live::Source;
+use crate::metrics::CacheResult;
+use std::sync::Arc;
+
+/// Rounds of waiting for others before a request goes to the origin by itself.
+const FOLLOW_ROUNDS_MAX: usize = 3;
+
+/// Answers a request that the cache could not answer.
+pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
+    let shareable = forward::is_shareable(&ask.head.method, ask.has_body());
+    match missed.scope.filter(|_| shareable) {
+        None => pass(ask, missed.scope, missed.forward).await,
+        Some(_) if missed.directives.only_if_cached => {
+            ask.refuse(Refusal::NotCached, CacheResult::Miss)
+        }
+        Some(scope) if missed.pass => pass(ask, Some(scope), missed.forward).await,
+        Some(scope) => share(ask, missed, scope).await,
+    }
+}
+
+/// Goes to the origin together with whoever else asks for the same.
+async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
+    let cache = ask.connection().worker.shared.cache.clone();
+    let path = look_up::key_path(&ask.route, &ask.target, ask.head.uri.query());
+    let deadline = Instant::now() + ask.route.cache.collapse_timeout;
+    for _ in 0..FOLLOW_ROUNDS_MAX {
+        let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
+        let headers = &ask.head.headers;
+        match cache.collapse(&key, headers, &missed.directives, ask.now_ms()) {
+            Collapse::Hit(object) => return collapsed(ask, Whole::Object(object), &missed),
+            Collapse::Pass => break,
+            Collapse::Lead(flight) => {
+                let leading = Leading {
+                    connection: Arc::clone(ask.connection()),
+                    route: Arc::clone(&ask.route),
+                    head: ask.head.clone(),
+                    target: ask.target.clone(),
+                    stale: missed.stale.clone(),
+                };
+                if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
+                    let object = Arc::clone(&stale.object);
+                    lead::in_background(leading, flight);
+                    return stale_answer(ask, object, "stale-while-revalidate");
+                }
+                return led(ask, &missed, lead::lead(leading, flight).await);
+            }
+            Collapse::Follow(follow) => {
+                if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
+                    let object = Arc::clone(&stale.object);
+                    return stale_answer(ask, object, "stale-while-revalidate");
+                }
+                match timeout_at(deadline, follow.wait(headers)).await {
+                    Ok(Outcome::Object(object)) => {
+                        return collapsed(ask, Whole::Object(object), &missed);
+                    }
+                    Ok(Outcome::Fill(fill)) => match fill.reader() {
+                        Ok(reader) => return collapsed(ask, Whole::Fill(reader), &missed),
+                        Err(_too_late) => break,
+                    },
+                    Ok(Outcome::Failed(failure)) => {
+                        return match missed.stale.as_ref().filter(|stale| stale.on_error) {
+                            Some(Stale { object, .. }) => {
+                                let object = Arc::clone(object);
+                                stale_answer(ask, object, "stale-if-error")
+                            }
+                            None => ask.refuse(
+                                Refusal::Source(failure.status, "the origin failed"),
+                                CacheResult::Collapsed,
+                            ),
+                        };
+                    }
+                    Ok(Outcome::Retry) => {}
+                    // Not to be shared, or waited long enough.
+                    Ok(Outcome::Pass) | Err(_) => break,
+                }
+            }
+        }
+    }
+    pass(ask, Some(scope), missed.forward).await
+}
+
+/// The leader's own answer.
+fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
+    let forwarded = CacheStatus::forwarded(missed.forward);
+    match led {
+        Led::Fill(reader, status) => {
+            let value = CacheStatus {
+                stored: true,
+                forward_status: Some(status.as_u16()),
+                ..forwarded
+            };
+            stored(ask, Whole::Fill(reader), CacheResult::Miss, value)
+        }
+        Led::Fresh(object) => {
+            let value = CacheStatus { forward_status: Some(304), stored: true, ..forwarded };
+            stored(ask, Whole::Object(object), CacheResult::Revalidated, value)
+        }
+        Led::Stale(object) => stale_answer(ask, object, "stale-if-error"),
+        Led::Pass(response, why) => {
+            let value = CacheStatus { detail: why, ..forwarded };
+            pass_on(ask, response, CacheResult::Miss, value)
+        }
+        Led::Failed(error) => failed(ask, &error, CacheResult::Miss),
+        Led::Refused(refusal) => ask.refuse(refusal, CacheResult::Miss),
+    }
+}
+
+/// Goes to the origin for this request alone.
+async fn pass(mut ask: Ask, scope: Option<u64>, why: Forward) -> Response<ReplyBody> {
+    let Source::Proxy(source) = &ask.route.source else {
+        return ask.refuse(Refusal::NotFound, CacheResult::None);
+    };
+    let cache = if scope.is_some() { CacheResult::Pass } else { CacheResult::None };
+    let group = Arc::clone(&source.group);
+    let connection = Arc::clone(ask.connection());
+    let outgoing =
+        match forward::outgoing(&connection, &ask.route, source, &ask.head, &ask.target) {
+            Ok(outgoing) => outgoing,
+            Err(refusal) => return ask.refuse(refusal, cache),
+        };
+    let (body, verdict) = match ask.body.take_if(|body| !body.is_end_stream()) {
+        None => (RequestBody::Empty, None),
+        Some(body) => {
+            let (body, verdict) =
+                ClientBody::new(body, &connection.socket, ask.route.body_size_max);
+            (RequestBody::boxed(body), Some(verdict))
+        }
+    };
+    let (request, choice) = outgoing.with(body);
+    match group.send(connection.worker.index, request, choice).await {
+        Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            tunnel::switch(ask, response)
+        }
+        Ok(response) => {
+            invalidate(&ask, &response);
+            let value = CacheStatus {
+                forward_status: Some(response.status().as_u16()),
+                ..CacheStatus::forwarded(why)
+            };
+            pass_on(ask, response, cache, value)
+        }
+        Err(_) if verdict.is_some_and(|verdict| verdict.is_too_large()) => {
+            ask.refuse(Refusal::BodyTooLarge, cache)
+        }
+        Err(error) => failed(ask, &error, cache),
+    }
+}
+
+/// An origin's response as it is.
+fn pass_on(
+    ask: Ask,
+    mut response: Response<ResponseBody>,
+    cache: CacheResult,
+    cache_status: CacheStatus<'_>,
+) -> Response<ReplyBody> {
+    forward::incoming(&mut response);
+    let (parts, body) = response.into_parts();
+    ask.finish(Answer {
+        status: parts.status,
+        headers: parts.headers,
+        whole: Whole::Upstream(Box::new(body)),
+        cache,
+        cache_status: (cache != CacheResult::None).then(|| cache_status.to_value()),
+    })
+}
+
+/// A response that is stored, or being stored.
+fn stored(
+    ask: Ask,
+    whole: Whole,
+    cache: CacheResult,
+    cache_status: CacheStatus<'_>,
+) -> Response<ReplyBody> {
+    let mut headers = HeaderMap::new();
+    let (status, age_s) = match &whole {
+        Whole::Object(object) => {
+            reply::copy(object.headers(), &mut headers);
+            (object.status(), object.age_secs(ask.now_ms()))
+        }
+        Whole::Fill(reader) => {
+            let head = reader.fill().head();
+            reply::copy(&head.headers, &mut headers);
+            (head.status, head.freshness.age_ms(ask.now_ms()) / 1000)
+        }
+        // The callers have one of the two above.
+        Whole::File(_) | Whole::Bytes(_) | Whole::Upstream(_) => (StatusCode::OK, 0),
+    };
+    if age_s > 0 || cache != CacheResult::Miss {
+        headers.insert(header::AGE, age_s.into());
+    }
+    ask.finish(Answer {
+        status,
+        headers,
+        whole,
+        cache,
+        cache_status: Some(cache_status.to_value()),
+    })
+}
+
+/// A response that another request fetched.
+fn collapsed(ask: Ask, whole: Whole, missed: &Missed) -> Response<ReplyBody> {
+    let forwarded = CacheStatus::forwarded(missed.forward);
+    let value = CacheStatus { collapsed: true, ..forwarded };
+    stored(ask, whole, CacheResult::Collapsed, value)
+}
+
+/// A stale response, where that is allowed.
+fn stale_answer(ask: Ask, object: Arc<Object>, detail: &str) -> Response<ReplyBody> {
+    let ttl_ms = object.freshness().fresh_until_ms as i64 - ask.now_ms() as i64;
+    let hit = CacheStatus::hit(ttl_ms / 1000);
+    let value = CacheStatus { detail: Some(detail), ..hit };
+    stored(ask, Whole::Object(object), CacheResult::Stale, value)
+}
+
+/// The origin failed; what happened is in the log already, by server and cause.
+fn failed(ask: Ask, error: &OriginError, cache: CacheResult) -> Response<ReplyBody> {
+    ask.refuse(Refusal::Source(error.status(), error.kind().as_str()), cache)
+}
+
+/// RFC 9111 §4.4: what a successful unsafe request changed must not be answered from the cache.
+fn invalidate(ask: &Ask, response: &Response<ResponseBody>) {
+    if ask.head.method.is_safe() || !ask.route.cache.enabled {
+        return;
+    }
+    let path = look_up::key_path(&ask.route, &ask.target, ask.head.uri.query());
+    let target = CacheTarget {
+        scheme: if ask.connection().tls { "https" } else { "http" },
+        authority: &ask.target.authority,
+        path_and_query: &path,
+    };
+    let (status, headers) = (response.status(), response.headers());
+    let cache: &Cache = &ask.connection().worker.shared.cache;
+    for path in invalidated(&ask.head.method, &target, status, headers) {
+        for scope in look_up::scopes(&ask.route) {
+            let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
+            cache.purge(&key, PurgeMode::Remove);
+        }
+    }
+}

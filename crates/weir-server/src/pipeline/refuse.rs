@@ -1,0 +1,117 @@
+//! Answers of Weir's own to requests that cannot be answered otherwise: status, one line of text,
+//! and what the connection has to do afterwards.
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{Response, StatusCode, Version};
+use hyper::body::{Body, Incoming};
+use weir_http::Malformed;
+
+use super::reply;
+use crate::body::{Content, ReplyBody};
+use crate::record::Record;
+
+/// Why a request is not answered by a source.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The request breaks HTTP's rules, or could be understood in two ways.
+    Malformed(Malformed),
+    /// No site has this host on this listener (RFC 9110 §15.5.20).
+    Misdirected,
+    /// No route or file has this path.
+    NotFound,
+    /// The file exists and may not be read.
+    Forbidden,
+    /// The source does not take this method; these it takes.
+    MethodNotAllowed(&'static str),
+    /// The body is larger than the route allows.
+    BodyTooLarge,
+    /// The request came back to us too often.
+    Loop,
+    /// `only-if-cached` and nothing is (RFC 9111 §5.2.1.7).
+    NotCached,
+    /// The source failed: the status for the client, and a word on what happened.
+    Source(StatusCode, &'static str),
+}
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Refusal {
+        Refusal::Malformed(malformed)
+    }
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Refusal::Malformed(malformed) => malformed.status(),
+            Refusal::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Refusal::NotFound => StatusCode::NOT_FOUND,
+            Refusal::Forbidden => StatusCode::FORBIDDEN,
+            Refusal::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::Loop => StatusCode::LOOP_DETECTED,
+            Refusal::NotCached => StatusCode::GATEWAY_TIMEOUT,
+            Refusal::Source(status, _) => *status,
+        }
+    }
+
+    fn detail(&self) -> Option<String> {
+        match self {
+            Refusal::Malformed(malformed) => Some(malformed.to_string()),
+            Refusal::Misdirected => Some("no site has this host here".to_owned()),
+            Refusal::Loop => Some("the request came back to this server".to_owned()),
+            Refusal::NotCached => Some("only-if-cached, and nothing is".to_owned()),
+            Refusal::Source(_, what) => Some((*what).to_owned()),
+            Refusal::NotFound
+            | Refusal::Forbidden
+            | Refusal::MethodNotAllowed(_)
+            | Refusal::BodyTooLarge => None,
+        }
+    }
+}
+
+/// Makes the answer and completes the record with it.
+pub(super) fn refuse(
+    refusal: Refusal,
+    mut record: Record,
+    head: &Parts,
+    body: Option<&Incoming>,
+) -> Response<ReplyBody> {
+    let status = refusal.status();
+    let mut text = format!(
+        "{} {}\n",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or("Error")
+    );
+    if let Some(detail) = refusal.detail() {
+        text.insert_str(text.len() - 1, ": ");
+        text.insert_str(text.len() - 1, &detail);
+    }
+    record.status = status.as_u16();
+    let draining = record.connection().worker.shared.is_draining();
+    let mut closes = matches!(refusal, Refusal::Malformed(_)) || draining;
+    if body.is_some_and(|body| !body.is_end_stream()) {
+        record.connection().socket.set_body_left();
+        closes = true;
+    }
+    let content = if head.method == http::Method::HEAD {
+        Content::Empty
+    } else {
+        Content::One(text.into())
+    };
+    let mut response = Response::new(ReplyBody::new(content, Some(record)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Refusal::MethodNotAllowed(allowed) = refusal {
+        headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if closes && head.version < Version::HTTP_2 {
+        headers.insert(header::CONNECTION, reply::CLOSE);
+    }
+    response
+}

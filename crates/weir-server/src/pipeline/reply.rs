@@ -1,0 +1,217 @@
+//! The last stage: a whole response becomes what this request gets – conditions and ranges applied,
+//! the route's header edits made, the record completed.
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method, Response, StatusCode, Version};
+use weir_http::cache_status::CacheStatus;
+use weir_http::range::{self, Multipart, Span};
+
+use super::select::{Selection, select};
+use super::whole::Whole;
+use crate::body::{Content, ReplyBody};
+use crate::live::{Edit, Route, Source};
+use crate::metrics::CacheResult;
+use crate::record::Record;
+
+pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+const BYTES: HeaderValue = HeaderValue::from_static("bytes");
+
+/// A response before it is fitted to its request.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) whole: Whole,
+    pub(super) cache: CacheResult,
+    pub(super) cache_status: Option<HeaderValue>,
+}
+
+/// A response to a hit. The request's own header table is emptied and used again: it has been
+/// read by then, and the table of a response is about as large.
+pub(super) fn from_cache(
+    mut record: Record,
+    route: &Route,
+    request: &mut Parts,
+    whole: Whole,
+    now_ms: u64,
+) -> Response<ReplyBody> {
+    let Whole::Object(object) = &whole else {
+        // Only look-ups call this, and they find objects.
+        unreachable!("a hit is a stored object");
+    };
+    let status = object.status();
+    let selection = select(request, status, object.headers(), &whole);
+    let mut headers = std::mem::take(&mut request.headers);
+    headers.clear();
+    copy(object.headers(), &mut headers);
+    match &route.source {
+        Source::Files(_) => {
+            headers.insert(CACHE_STATUS, HeaderValue::from_static("weir; hit"));
+        }
+        _ => {
+            headers.insert(header::AGE, HeaderValue::from(object.age_secs(now_ms)));
+            let ttl_ms = object.freshness().fresh_until_ms as i64 - now_ms as i64;
+            headers.insert(CACHE_STATUS, CacheStatus::hit(ttl_ms / 1000).to_value());
+        }
+    }
+    record.cache = CacheResult::Hit;
+    assemble(record, route, request, selection, Head { status, headers }, whole)
+}
+
+/// A response from a source.
+pub(super) fn from_source(
+    mut record: Record,
+    route: &Route,
+    request: &Parts,
+    answer: Answer,
+) -> Response<ReplyBody> {
+    let Answer { status, mut headers, whole, cache, cache_status } = answer;
+    let selection = select(request, status, &headers, &whole);
+    if let Some(value) = cache_status {
+        headers.append(CACHE_STATUS, value);
+    }
+    record.cache = cache;
+    assemble(record, route, request, selection, Head { status, headers }, whole)
+}
+
+/// Appends all of `from` to `to`; names and values are shared, not copied.
+pub(super) fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+    to.reserve(from.len() + 3);
+    for (name, value) in from {
+        to.append(name, value.clone());
+    }
+}
+
+struct Head {
+    status: StatusCode,
+    headers: HeaderMap,
+}
+
+fn assemble(
+    mut record: Record,
+    route: &Route,
+    request: &Parts,
+    selection: Selection,
+    mut head: Head,
+    whole: Whole,
+) -> Response<ReplyBody> {
+    let mut content = cut(selection, &mut head, whole);
+    edit(&mut head.headers, &route.response_edits);
+    if request.method == Method::HEAD {
+        declare_length(&mut head, &content);
+        content = Content::Empty;
+    }
+    let draining = record.connection().worker.shared.is_draining();
+    if draining && request.version < Version::HTTP_2 {
+        head.headers.insert(header::CONNECTION, CLOSE);
+    }
+    record.status = head.status.as_u16();
+    let mut response = Response::new(ReplyBody::new(content, Some(record)));
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers;
+    response
+}
+
+/// The selected part, and the status and fields that go with it.
+fn cut(selection: Selection, head: &mut Head, whole: Whole) -> Content {
+    match selection {
+        Selection::Whole => {
+            if head.status == StatusCode::OK && whole.has_ranges() {
+                head.headers.insert(header::ACCEPT_RANGES, BYTES);
+            }
+            // hyper writes the length it knows; a stored one would only be compared with it.
+            if !matches!(whole, Whole::Upstream(_)) && whole.len().is_some() {
+                head.headers.remove(header::CONTENT_LENGTH);
+            }
+            whole.content()
+        }
+        Selection::NotModified => {
+            head.status = StatusCode::NOT_MODIFIED;
+            without_content(&mut head.headers);
+            Content::Empty
+        }
+        Selection::PreconditionFailed => {
+            head.status = StatusCode::PRECONDITION_FAILED;
+            without_content(&mut head.headers);
+            Content::Empty
+        }
+        Selection::Unsatisfiable => {
+            let length = whole.len().unwrap_or_default();
+            head.status = StatusCode::RANGE_NOT_SATISFIABLE;
+            without_content(&mut head.headers);
+            head.headers.insert(header::CONTENT_RANGE, range::unsatisfied(length));
+            Content::Empty
+        }
+        Selection::Single(span) => {
+            let length = whole.len().unwrap_or_default();
+            head.status = StatusCode::PARTIAL_CONTENT;
+            head.headers.remove(header::CONTENT_LENGTH);
+            head.headers.insert(header::CONTENT_RANGE, span.content_range(length));
+            whole.part(span.first, span.last + 1)
+        }
+        Selection::Several(spans) => several(&spans, head, whole),
+    }
+}
+
+fn several(spans: &[Span], head: &mut Head, whole: Whole) -> Content {
+    let length = whole.len().unwrap_or_default();
+    let bounds: Vec<(u64, u64)> = spans.iter().map(|span| (span.first, span.last + 1)).collect();
+    let parts = match whole.parts(&bounds) {
+        Ok(parts) => parts,
+        Err(whole) => return whole.content(),
+    };
+    let content_type = head.headers.get(header::CONTENT_TYPE);
+    let multipart = Multipart::new(spans, length, content_type, fastrand::u64(..));
+    head.status = StatusCode::PARTIAL_CONTENT;
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.insert(header::CONTENT_TYPE, multipart.content_type());
+    let mut pieces = Vec::with_capacity(parts.len() * 2 + 1);
+    for (head, part) in multipart.heads().iter().zip(parts) {
+        pieces.push(head.clone());
+        pieces.extend(part);
+    }
+    pieces.push(multipart.tail().clone());
+    Content::Pieces { pieces: pieces.into_iter(), left: multipart.content_length() }
+}
+
+/// Takes away what describes a content that is not sent (RFC 9110 §15.4.5).
+fn without_content(headers: &mut HeaderMap) {
+    for name in [
+        header::CONTENT_LENGTH,
+        header::CONTENT_TYPE,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LANGUAGE,
+        header::CONTENT_RANGE,
+    ] {
+        headers.remove(name);
+    }
+}
+
+/// HEAD has the Content-Length that GET would have (RFC 9110 §9.3.2).
+fn declare_length(head: &mut Head, content: &Content) {
+    let bodyless = matches!(head.status.as_u16(), 100..=199 | 204 | 304);
+    if bodyless || matches!(content, Content::Upstream(_)) {
+        return;
+    }
+    if let Some(length) = content.len() {
+        head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
+/// Makes the edits in order.
+pub(super) fn edit(headers: &mut HeaderMap, edits: &[Edit]) {
+    for edit in edits {
+        match edit {
+            Edit::Set(name, value) => {
+                headers.insert(name, value.clone());
+            }
+            Edit::Add(name, value) => {
+                headers.append(name, value.clone());
+            }
+            Edit::Remove(name) => {
+                headers.remove(name);
+            }
+        }
+    }
+}

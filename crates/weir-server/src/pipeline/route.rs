@@ -1,0 +1,79 @@
+//! Stage 1: is the request well-formed, and which route answers it?
+
+use http::Uri;
+use http::request::Parts;
+use weir_http::host::Host;
+use weir_http::path::{self, Normalised};
+use weir_http::request::{self, Framing};
+
+use super::Target;
+use super::refuse::Refusal;
+use crate::connection::Connection;
+use crate::live::{Live, Route};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A request's route and target, borrowed from its head and the configuration.
+pub(super) struct Routed<'a> {
+    pub(super) route: &'a Arc<Route>,
+    pub(super) path: Normalised<'a>,
+    pub(super) host: Option<Host<'a>>,
+    pub(super) authority: &'a str,
+    pub(super) framing: Framing,
+    undefined_content: bool,
+}
+
+/// Finds the route.
+///
+/// # Errors
+/// The refusal to answer with: malformed, unknown host, unknown path.
+pub(super) fn route<'a>(
+    live: &'a Live,
+    connection: &Connection,
+    head: &'a Parts,
+) -> Result<Routed<'a>, Refusal> {
+    let valid = request::validate(&head.method, &head.uri, head.version, &head.headers)?;
+    let path = match head.uri.path() {
+        // OPTIONS for the server as a whole; the root's route knows as much as any.
+        "*" => path::normalise("/")?,
+        path => path::normalise(path)?,
+    };
+    let listener = live.listeners.get(connection.listener).and_then(Option::as_ref);
+    // A listener that a reload took away still serves the connections it accepted, if a site can
+    // be found for them.
+    let listener = listener.ok_or(Refusal::Misdirected)?;
+    let name = valid.host.as_ref().map_or("", |host| &host.name);
+    let site = listener.hosts.find(name).ok_or(Refusal::Misdirected)?;
+    let route = site.routes.find(path.as_str()).ok_or(Refusal::NotFound)?;
+    Ok(Routed {
+        route,
+        path,
+        authority: valid.authority,
+        undefined_content: valid.framing.is_undefined_for(&head.method),
+        framing: valid.framing,
+        host: valid.host,
+    })
+}
+
+impl Routed<'_> {
+    /// The host's name for keys.
+    pub(super) fn host_name(&self) -> &str {
+        self.host.as_ref().map_or("", |host| &host.name)
+    }
+
+    /// Lets go of the head.
+    pub(super) fn into_target(self, uri: &Uri) -> Target {
+        let mut forward = self.path.forward().to_owned();
+        if let Some(query) = uri.query() {
+            forward.push('?');
+            forward.push_str(&path::encode(query));
+        }
+        Target {
+            authority: self.authority.to_owned(),
+            path: self.path.as_str().to_owned(),
+            forward,
+            undefined_content: self.undefined_content,
+            host: self.host.map_or_else(String::new, |host| Cow::into_owned(host.name)),
+        }
+    }
+}

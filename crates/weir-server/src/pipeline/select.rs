@@ -1,0 +1,78 @@
+//! What of a response a request wants: its conditions (RFC 9110 §13) and ranges (§14).
+
+use std::time::SystemTime;
+
+use http::header;
+use http::request::Parts;
+use http::{HeaderMap, Method, StatusCode};
+use weir_http::conditional::{self, Outcome, Validators};
+use weir_http::range::{self, Ranges, Span};
+
+use super::whole::Whole;
+
+/// The part of a response to send.
+#[derive(Debug)]
+pub(super) enum Selection {
+    /// All of it.
+    Whole,
+    /// 304
+    NotModified,
+    /// 412
+    PreconditionFailed,
+    /// 206 with one range
+    Single(Span),
+    /// 206 with several
+    Several(Vec<Span>),
+    /// 416
+    Unsatisfiable,
+}
+
+/// Applies a request to a response. Only a 200 to GET or HEAD has anything to select from.
+pub(super) fn select(
+    request: &Parts,
+    status: StatusCode,
+    response: &HeaderMap,
+    whole: &Whole,
+) -> Selection {
+    let reads = matches!(request.method, Method::GET | Method::HEAD);
+    if status != StatusCode::OK || !reads || matches!(whole, Whole::Upstream(_)) {
+        return Selection::Whole;
+    }
+    if conditional::is_conditional(&request.headers) {
+        let validators = Validators::of(response);
+        match conditional::evaluate(&request.method, &request.headers, &validators) {
+            Outcome::Proceed => {}
+            Outcome::NotModified => return Selection::NotModified,
+            Outcome::PreconditionFailed => return Selection::PreconditionFailed,
+        }
+    }
+    // §14.2: Range is for GET only.
+    let Some(wanted) = request.headers.get(header::RANGE) else { return Selection::Whole };
+    if request.method != Method::GET || !whole.has_ranges() {
+        return Selection::Whole;
+    }
+    let Some(length) = whole.len() else { return Selection::Whole };
+    if !if_range(request, response) {
+        return Selection::Whole;
+    }
+    match range::parse(wanted.as_bytes(), length) {
+        Ranges::Ignore => Selection::Whole,
+        Ranges::Unsatisfiable => Selection::Unsatisfiable,
+        Ranges::Single(span) => Selection::Single(span),
+        Ranges::Several(spans) => match whole {
+            // Parts of what is still arriving cannot be sent in any order.
+            Whole::Object(_) | Whole::Bytes(_) => Selection::Several(spans),
+            _ => Selection::Whole,
+        },
+    }
+}
+
+fn if_range(request: &Parts, response: &HeaderMap) -> bool {
+    if !request.headers.contains_key(header::IF_RANGE) {
+        return true;
+    }
+    let date = response.get(header::DATE).and_then(|v| weir_http::date::parse(v.as_bytes()));
+    // A response without Date is dated by this server, now.
+    let date = date.unwrap_or_else(SystemTime::now);
+    conditional::if_range(&request.headers, &Validators::of(response), date)
+}

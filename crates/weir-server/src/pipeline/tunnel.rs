@@ -1,0 +1,69 @@
+//! Upgraded connections (RFC 9110 §7.8): after a 101 both sides' bytes are passed on as they are,
+//! until one ends.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional_with_sizes;
+use weir_origin::upstream::{ResponseBody, Tunnel};
+
+use super::refuse::Refusal;
+use super::{Ask, forward};
+use crate::body::{Content, ReplyBody};
+use crate::metrics::CacheResult;
+
+/// Bytes buffered in each direction.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// Passes a 101 on and joins the two connections.
+pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Response<ReplyBody> {
+    let Some(client) = ask.head.extensions.remove::<hyper::upgrade::OnUpgrade>() else {
+        // The client did not ask for what the origin agreed to.
+        let refusal = Refusal::Source(StatusCode::BAD_GATEWAY, "unexpected upgrade");
+        return ask.refuse(refusal, CacheResult::None);
+    };
+    let origin = hyper::upgrade::on(&mut response);
+    let in_flight = response.extensions_mut().remove::<Tunnel>();
+    let fields = forward::upgrade_fields(response.headers());
+    forward::incoming(&mut response);
+    let socket = Arc::clone(&ask.connection().socket);
+    let drain = ask.connection().worker.drain.subscribe();
+
+    let mut switched = Response::new(());
+    *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *switched.headers_mut() = std::mem::take(response.headers_mut());
+    for (name, value) in fields {
+        switched.headers_mut().insert(name, value);
+    }
+    let mut record = ask.record;
+    record.status = StatusCode::SWITCHING_PROTOCOLS.as_u16();
+    tokio::spawn(async move {
+        let (client, origin) = match tokio::try_join!(client, origin) {
+            Ok(both) => both,
+            Err(cause) => {
+                tracing::debug!(%cause, "upgrade failed");
+                return;
+            }
+        };
+        socket.set_tunnel();
+        let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
+        let copying = copy_bidirectional_with_sizes(
+            &mut client,
+            &mut origin,
+            BUFFER_BYTES,
+            BUFFER_BYTES,
+        );
+        // Ends with either side; a graceful stop waits for tunnels as for any request.
+        match copying.await {
+            Ok((sent, received)) => {
+                record.body_bytes = received;
+                record.complete = true;
+                tracing::debug!(sent, received, "tunnel ended");
+            }
+            Err(cause) => tracing::debug!(%cause, "tunnel broken"),
+        }
+        drop((record, in_flight, drain));
+    });
+    switched.map(|()| ReplyBody::new(Content::Empty, None))
+}

@@ -1,0 +1,123 @@
+//! The account of one request: started with its head, completed when its body ends or is dropped.
+//! One set of counters and, where a log is configured, one line.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::{HeaderMap, Method, Uri, Version};
+
+use crate::access_log::{Entry, Remembered};
+use crate::connection::Connection;
+use crate::live::Route;
+use crate::metrics::CacheResult;
+
+/// The account of one request.
+pub(crate) struct Record {
+    connection: Arc<Connection>,
+    route: Option<Arc<Route>>,
+    started: Instant,
+    remembered: Option<Box<Remembered>>,
+    pub(crate) status: u16,
+    pub(crate) cache: CacheResult,
+    pub(crate) body_bytes: u64,
+    /// The body was handed over to its end.
+    pub(crate) complete: bool,
+    torn: bool,
+}
+
+impl Record {
+    /// Begins the account.
+    pub(crate) fn start(connection: &Arc<Connection>, started: Instant) -> Record {
+        connection.socket.request_started();
+        Record {
+            connection: Arc::clone(connection),
+            route: None,
+            started,
+            remembered: None,
+            status: 0,
+            cache: CacheResult::None,
+            body_bytes: 0,
+            complete: false,
+            torn: false,
+        }
+    }
+
+    /// The route is known: if its site keeps a log, what the line needs is remembered.
+    pub(crate) fn set_route(
+        &mut self,
+        route: &Arc<Route>,
+        method: &Method,
+        uri: &Uri,
+        version: Version,
+        headers: &HeaderMap,
+    ) {
+        if route.site.log.is_some() {
+            self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
+        }
+        self.route = Some(Arc::clone(route));
+    }
+
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// The body failed on the server's side.
+    pub(crate) fn torn(&mut self, error: &(dyn Error + Send + Sync)) {
+        self.torn = true;
+        let (site, route) = self.names();
+        tracing::warn!(site, route, cause = %error, "response body torn");
+    }
+
+    pub(crate) fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    fn names(&self) -> (&str, &str) {
+        self.route.as_ref().map_or(("", ""), |r| (r.site.name.as_str(), r.metrics.route.as_str()))
+    }
+
+    fn log(&self, remembered: &Remembered) {
+        let Some(route) = &self.route else { return };
+        let Some(log) = &route.site.log else { return };
+        let bytes = |value| Option::map(Option::as_ref(value), http::HeaderValue::as_bytes);
+        log.record(
+            self.connection.worker.index,
+            &Entry {
+                at: remembered.at,
+                client: self.connection.client.map(|address| address.ip()),
+                site: &route.site.name,
+                route: &route.metrics.route,
+                method: &remembered.method,
+                uri: &remembered.uri,
+                version: remembered.version,
+                host: bytes(&remembered.host),
+                referer: bytes(&remembered.referer),
+                user_agent: bytes(&remembered.user_agent),
+                status: self.status,
+                body_bytes: self.body_bytes,
+                cache: self.cache.as_str(),
+                took: self.started.elapsed(),
+                complete: self.complete,
+            },
+        );
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.connection.socket.request_finished();
+        let worker = &self.connection.worker;
+        let metrics = match &self.route {
+            Some(route) => &route.metrics,
+            None => &worker.shared.metrics.unrouted,
+        };
+        // A client that left before there was a status: nginx's 499.
+        let status = if self.status == 0 { 499 } else { self.status };
+        let took = self.started.elapsed();
+        metrics.count(worker.index, status, self.cache, self.body_bytes, took);
+        if let Some(remembered) = &self.remembered {
+            self.log(remembered);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The server as a whole: bound, running, reloaded, stopped.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weir_arena::Arena;
+use weir_cache::{Cache, Settings, eviction};
+use weir_config::{Address, Config, Policy};
+
+use crate::error::StartError;
+use crate::live::{Live, Surroundings, addresses};
+use crate::metrics::Registry;
+use crate::shared::{ListenerNumbers, Shared};
+use crate::sockets::Bound;
+use crate::worker::{self, Command, Handle};
+
+/// A server whose sockets are bound and whose files are open, before it serves. Between this and
+/// [`Ready::start`] the process may give up its privileges.
+pub struct Ready {
+    shared: Arc<Shared>,
+    workers: usize,
+    bound: Vec<Bound>,
+}
+
+/// A serving server.
+pub struct Server {
+    shared: Arc<Shared>,
+    workers: Vec<Handle>,
+    /// Addresses being listened on, with the local address of TCP ones. Also the lock under which
+    /// reloads run one at a time.
+    listening: Mutex<BTreeMap<Address, Option<SocketAddr>>>,
+}
+
+impl Ready {
+    /// Binds and opens everything. Must be called within a tokio runtime that lives as long as
+    /// the server: health checks run there.
+    ///
+    /// # Errors
+    /// The first thing that cannot be bound or opened.
+    pub fn new(config: Config) -> Result<Ready, StartError> {
+        let workers = config.server.workers.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        });
+        let registry = Arc::new(Registry::new(workers));
+        let numbers = Arc::new(ListenerNumbers::default());
+        let bound = addresses(&config)
+            .into_iter()
+            .map(|address| Bound::bind(address, workers))
+            .collect::<Result<Vec<_>, _>>()?;
+        let arena = Arena::new(config.cache.memory)?;
+        let settings = Settings {
+            memory_bytes: config.cache.memory,
+            object_bytes_max: config.cache.object_max,
+            policy: match config.cache.policy {
+                Policy::Gdsf => eviction::Policy::Gdsf,
+                Policy::Lru => eviction::Policy::Lru,
+            },
+        };
+        let cache = Cache::new(settings, arena.clone());
+        let around = Surroundings {
+            workers,
+            registry: &registry,
+            listener_number: &|address| numbers.of(address),
+        };
+        let live = Live::build(Arc::new(config), &around, None)?;
+        let shared = Shared::new(live, arena, cache, registry, numbers);
+        Ok(Ready { shared: Arc::new(shared), workers, bound })
+    }
+
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn start(self) -> Result<Arc<Server>, StartError> {
+        let workers = (0..self.workers)
+            .map(|index| worker::start(index, &self.shared))
+            .collect::<Result<Vec<_>, _>>()?;
+        let server = Server {
+            shared: self.shared,
+            workers,
+            listening: Mutex::new(BTreeMap::new()),
+        };
+        let mut listening = server.listening.lock();
+        for bound in self.bound {
+            server.hand_out(bound, &mut listening);
+        }
+        drop(listening);
+        Ok(Arc::new(server))
+    }
+}
+
+impl Server {
+    /// Takes a new configuration: everything is opened first, then swapped at once. Requests in
+    /// flight finish with the one they started with.
+    ///
+    /// # Errors
+    /// What cannot be opened or changed; the configuration in force stays in force, whole.
+    pub fn reload(&self, config: Config) -> Result<(), StartError> {
+        let result = self.try_reload(config);
+        let counter = match &result {
+            Ok(()) => &self.shared.reloads,
+            Err(_) => &self.shared.reload_failures,
+        };
+        counter.fetch_add(1, Relaxed);
+        result
+    }
+
+    fn try_reload(&self, config: Config) -> Result<(), StartError> {
+        let mut listening = self.listening.lock();
+        let previous = self.shared.live.load_full();
+        check_unchangeable(&previous.config, &config)?;
+        let wanted = addresses(&config);
+        let added = wanted
+            .iter()
+            .filter(|address| !listening.contains_key(address))
+            .map(|address| Bound::bind(address, self.workers.len()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let removed: Vec<Address> =
+            listening.keys().filter(|a| !wanted.contains(a)).cloned().collect();
+        let around = Surroundings {
+            workers: self.workers.len(),
+            registry: &self.shared.metrics,
+            listener_number: &|address| self.shared.listener_number(address),
+        };
+        let mut live = Live::build(Arc::new(config), &around, Some(&previous))?;
+        for address in &removed {
+            // Connections accepted there go on with the sites they were accepted for.
+            let number = self.shared.listener_number(address);
+            live.keep_listener(number, &previous);
+        }
+        self.shared.live.store(Arc::new(live));
+        for bound in added {
+            self.hand_out(bound, &mut listening);
+        }
+        for address in removed {
+            let number = self.shared.listener_number(&address);
+            self.tell_all(|| Command::Unlisten { number });
+            listening.remove(&address);
+        }
+        Ok(())
+    }
+
+    /// What the server listens on: addresses as configured, and for TCP as bound.
+    pub fn listening(&self) -> Vec<(Address, Option<SocketAddr>)> {
+        self.listening.lock().iter().map(|(a, local)| (a.clone(), *local)).collect()
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.shared.live.load().config)
+    }
+
+    /// Opens access logs anew, after a rotation.
+    pub fn reopen_logs(&self) {
+        for log in &self.shared.live.load().logs {
+            log.reopen();
+        }
+    }
+
+    /// Loads certificates that changed on disk. What cannot be loaded is said in the log and stays
+    /// as it was.
+    pub fn reload_certificates(&self) {
+        for store in self.shared.live.load().certificate_stores() {
+            if let Err(cause) = store.reload_if_changed() {
+                tracing::error!(%cause, "cannot reload a certificate; the old one stays in use");
+            }
+        }
+    }
+
+    /// Stops gracefully: no new connections, requests in flight are finished, at most for
+    /// `timeout`. Blocks until the workers have ended.
+    pub fn stop(&self, timeout: Duration) {
+        self.shared.draining.store(true, Relaxed);
+        let deadline = Instant::now() + timeout;
+        self.tell_all(|| Command::Drain { deadline });
+        for worker in &self.workers {
+            if let Some(thread) = worker.thread.lock().take() {
+                // A worker that panicked has said so on standard error.
+                let _ = thread.join();
+            }
+        }
+        for (address, _) in self.listening() {
+            if let Address::Unix(path) = address {
+                // Somebody may have removed it already.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
+    pub(crate) fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn hand_out(
+        &self,
+        bound: Bound,
+        listening: &mut BTreeMap<Address, Option<SocketAddr>>,
+    ) {
+        let number = self.shared.listener_number(&bound.address);
+        for (worker, fd) in self.workers.iter().zip(bound.descriptors) {
+            // A worker that is gone has panicked; the others go on.
+            let _ = worker.commands.send(Command::Listen { fd, number, local: bound.local });
+        }
+        listening.insert(bound.address, bound.local);
+    }
+
+    fn tell_all(&self, command: impl Fn() -> Command) {
+        for worker in &self.workers {
+            // As above.
+            let _ = worker.commands.send(command());
+        }
+    }
+}
+
+/// What was decided at start and cannot be decided again.
+fn check_unchangeable(old: &Config, new: &Config) -> Result<(), StartError> {
+    let (a, b) = (&old.server, &new.server);
+    let checks = [
+        ("server workers", a.workers == b.workers),
+        ("server admin", a.admin == b.admin),
+        ("server user", a.user == b.user && a.group == b.group),
+        ("limits header-size", a.limits.header_size == b.limits.header_size),
+        ("limits header-count", a.limits.header_count == b.limits.header_count),
+        ("limits http2-streams", a.limits.http2_streams == b.limits.http2_streams),
+        ("cache", old.cache == new.cache),
+    ];
+    match checks.into_iter().find(|(_, same)| !same) {
+        Some((what, _)) => Err(StartError::NeedsRestart { what }),
+        None => Ok(()),
+    }
+}

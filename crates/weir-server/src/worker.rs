@@ -1,0 +1,259 @@
+//! A worker: one thread, one event loop, its own listeners and connections. Nothing here waits for
+//! another worker.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+use weir_config::Limits;
+use weir_net::{ConnectionTable, Listener, TICK, Timeouts};
+
+use crate::connection::{self, Accepted};
+use crate::error::StartError;
+use crate::live::ListenerSites;
+use crate::shared::Shared;
+
+/// Answer to a connection beyond the limit.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
+    Retry-After: 1\r\nConnection: close\r\n\r\n";
+
+/// Pause after accept failed for lack of descriptors or memory; connections in progress end
+/// meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long connections that are idle when a stop begins may still bring one request: whoever
+/// has just sent one is answered.
+const LAME_DUCK: Duration = Duration::from_millis(500);
+
+/// Handshakes that had begun when a listener was closed complete within this time.
+const CLOSING_ACCEPT: Duration = Duration::from_millis(100);
+
+/// HTTP/2: connections whose client does not answer a ping in time are closed.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// HTTP/2: bytes buffered for writing per stream; what is written goes out of shared pages.
+const HTTP2_SEND_BUFFER_BYTES: usize = 256 << 10;
+
+/// What a worker's tasks share.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) table: Arc<ConnectionTable>,
+    pub(crate) http1: http1::Builder,
+    pub(crate) http2: http2::Builder<TokioExecutor>,
+    /// Turns true when a graceful stop begins.
+    pub(crate) drain: watch::Sender<bool>,
+}
+
+/// What a worker can be told.
+pub(crate) enum Command {
+    /// Accept connections from this listener.
+    Listen { fd: OwnedFd, number: usize, local: Option<SocketAddr> },
+    /// Stop accepting from this listener; what it has accepted goes on.
+    Unlisten { number: usize },
+    /// Finish what is in flight and end, at the latest at this time.
+    Drain { deadline: Instant },
+}
+
+/// A running worker, as the server holds it.
+pub(crate) struct Handle {
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    /// Taken by whoever waits for its end.
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Starts a worker's thread.
+///
+/// # Errors
+/// If the system gives no thread or no event loop.
+pub(crate) fn start(index: usize, shared: &Arc<Shared>) -> Result<Handle, StartError> {
+    let error = |source| StartError::Thread { what: "a worker", source };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(error)?;
+    let (commands, received) = mpsc::unbounded_channel();
+    let worker = Arc::new(Worker::new(index, Arc::clone(shared)));
+    let thread = std::thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(move || runtime.block_on(run(worker, received)))
+        .map_err(error)?;
+    Ok(Handle { commands, thread: Mutex::new(Some(thread)) })
+}
+
+impl Worker {
+    fn new(index: usize, shared: Arc<Shared>) -> Worker {
+        let limits = shared.live.load().config.server.limits.clone();
+        Worker {
+            index,
+            table: Arc::new(ConnectionTable::new()),
+            http1: http1_builder(&limits),
+            http2: http2_builder(&limits),
+            drain: watch::Sender::new(false),
+            shared,
+        }
+    }
+
+    /// The sites behind a listener as configured now.
+    pub(crate) fn listener(&self, number: usize) -> Option<Arc<ListenerSites>> {
+        self.shared.live.load().listeners.get(number).cloned().flatten()
+    }
+}
+
+fn http1_builder(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_header_size(limits.header_size);
+    // hyper's own buffer must hold the largest head; it does not start below 8 KiB.
+    builder.max_buf_size(limits.header_size.max(8192) + 4096);
+    if limits.header_count != HYPER_HEADERS_MAX {
+        builder.max_headers(limits.header_count);
+    }
+    builder
+}
+
+/// hyper's default, for which it needs no allocation.
+const HYPER_HEADERS_MAX: usize = 100;
+
+fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.http2_streams)
+        .max_header_list_size(u32::try_from(limits.header_size).unwrap_or(u32::MAX))
+        .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES)
+        .adaptive_window(true)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
+        .keep_alive_timeout(HTTP2_PING_TIMEOUT);
+    builder
+}
+
+async fn run(worker: Arc<Worker>, mut commands: mpsc::UnboundedReceiver<Command>) {
+    let mut accepting: Vec<(usize, watch::Sender<bool>)> = Vec::new();
+    let sweeper = tokio::spawn(sweep(Arc::clone(&worker))).abort_handle();
+    let deadline = loop {
+        match commands.recv().await {
+            Some(Command::Listen { fd, number, local }) => match Listener::new(fd) {
+                Ok(listener) => {
+                    let stop = watch::Sender::new(false);
+                    let stopped = stop.subscribe();
+                    accepting.push((number, stop));
+                    tokio::spawn(accept(Arc::clone(&worker), listener, number, local, stopped));
+                }
+                Err(cause) => tracing::error!(%cause, "cannot register a listener"),
+            },
+            Some(Command::Unlisten { number }) => {
+                accepting.retain(|(known, stop)| *known != number || stop.send(true).is_err());
+            }
+            Some(Command::Drain { deadline }) => break deadline,
+            None => break Instant::now(),
+        }
+    };
+    for (_, stop) in &accepting {
+        // A task that is gone needs no telling.
+        let _ = stop.send(true);
+    }
+    drain(&worker, deadline, &sweeper).await;
+}
+
+/// Ends when no connection is left or the deadline has passed.
+async fn drain(worker: &Worker, deadline: Instant, sweeper: &AbortHandle) {
+    worker.drain.send_replace(true);
+    let lame_duck_end = (Instant::now() + LAME_DUCK).min(deadline);
+    let mut closed_idle = false;
+    tokio::time::sleep(CLOSING_ACCEPT * 2).await;
+    while !worker.table.is_empty() && Instant::now() < deadline {
+        if closed_idle || Instant::now() >= lame_duck_end {
+            worker.table.close_idle();
+            closed_idle = true;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    sweeper.abort();
+    let left = worker.table.len();
+    if left > 0 {
+        tracing::warn!(worker = worker.index, connections = left, "drain timeout: closing the rest");
+    }
+}
+
+async fn accept(
+    worker: Arc<Worker>,
+    listener: Listener,
+    number: usize,
+    local: Option<SocketAddr>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|&stop| stop) => break,
+        };
+        match accepted {
+            Ok((fd, peer)) => {
+                take(&worker, Accepted { fd, peer, local, listener: number });
+            }
+            Err(cause) => pause_accepting(&worker, &cause).await,
+        }
+    }
+    // Whoever has begun to connect is still served; whoever comes later is not let in.
+    if let Err(cause) = listener.refuse_new() {
+        tracing::debug!(%cause, "cannot refuse new connections before closing a listener");
+    }
+    let until = tokio::time::Instant::now() + CLOSING_ACCEPT;
+    while let Ok(Ok((fd, peer))) = tokio::time::timeout_at(until, listener.accept()).await {
+        take(&worker, Accepted { fd, peer, local, listener: number });
+    }
+}
+
+fn take(worker: &Arc<Worker>, accepted: Accepted) {
+    let connections = &worker.shared.connections;
+    connections.accepted.fetch_add(1, Relaxed);
+    let limit = worker.shared.live.load().config.server.limits.connections;
+    if connections.open.fetch_add(1, Relaxed) >= limit && !worker.table.evict_idle() {
+        connections.open.fetch_sub(1, Relaxed);
+        connections.refused.fetch_add(1, Relaxed);
+        // One try: a client that cannot take 90 bytes gets a closed connection.
+        let _ = rustix::net::send(&accepted.fd, TOO_MANY, rustix::net::SendFlags::NOSIGNAL);
+        return;
+    }
+    tokio::spawn(connection::serve(Arc::clone(worker), accepted));
+}
+
+async fn pause_accepting(worker: &Worker, cause: &io::Error) {
+    let errors = worker.shared.connections.accept_errors.fetch_add(1, Relaxed);
+    // Said at the first and then every few seconds at this pace.
+    if errors % 100 == 0 {
+        tracing::error!(%cause, "cannot accept connections; is the limit of open files too low?");
+    }
+    worker.table.evict_idle();
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+/// Ends connections that outstay a timeout.
+async fn sweep(worker: Arc<Worker>) {
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let limits = worker.shared.live.load().config.server.limits.clone();
+        let timeouts = Timeouts {
+            idle: limits.idle_timeout,
+            header: limits.header_timeout,
+            body: limits.body_timeout,
+            send: limits.send_timeout,
+        };
+        worker.table.sweep(&timeouts, |socket, reason| {
+            worker.shared.connections.reaped[reason as usize - 1].fetch_add(1, Relaxed);
+            tracing::debug!(client = ?socket.peer(), reason = reason.as_str(), "connection ended");
+        });
+    }
+}
