@@ -19,7 +19,7 @@ use super::head::Job;
 use super::limits::CONNECTIONS_MAX;
 use super::pool::Conn;
 use super::request::{Outgoing, Progress};
-use super::response::{ResponseBody, Tunnel};
+use super::response::{Lease, ResponseBody, Tunnel};
 use super::stream::Open;
 use super::timer::Timer;
 use super::{Group, Slot};
@@ -64,7 +64,7 @@ pub(super) async fn exchange(
         outcome = send_on(&group, slot.server, conn, job).await;
     }
     let Arrived { response, conn, timer } = outcome?;
-    Ok(accept(slot, worker, response, conn, timer))
+    Ok(accept(slot, worker, response, job.is_head, conn, timer))
 }
 
 /// A connection to the server, and whether it has been used before.
@@ -79,7 +79,7 @@ async fn connection(
     let server = &group.servers[index];
     let connector = &group.connector;
     let http1_only = upgrade && connector.can_upgrade();
-    let may_share = !http1_only && connector.may_share(server);
+    let may_share = !http1_only && group.config.keep_alive > 0 && connector.may_share(server);
     if may_share && let Some(conn) = pool.take_http2() {
         return Ok((conn, true));
     }
@@ -264,6 +264,7 @@ fn accept(
     slot: Slot,
     worker: usize,
     response: Response<Incoming>,
+    is_head: bool,
     conn: Conn,
     timer: Timer,
 ) -> Response<ResponseBody> {
@@ -275,5 +276,8 @@ fn accept(
         parts.extensions.insert(Tunnel::new(slot));
         return Response::from_parts(parts, ResponseBody::unowned(body));
     }
-    response.map(|body| ResponseBody::new(body, slot, worker, conn, timer))
+    // RFC 9110, section 8.6: here Content-Length speaks of the body that is not sent.
+    let bodiless = is_head || response.status() == StatusCode::NOT_MODIFIED;
+    let lease = Lease { slot, worker, conn };
+    response.map(|body| ResponseBody::new(body, bodiless, lease, timer))
 }

@@ -39,8 +39,12 @@ pub(super) struct Job {
     request: Option<(Parts, RequestBody)>,
     host: Option<HeaderValue>,
     policy: HostPolicy,
-    /// RFC 9110, section 9.2.2, and the body can be sent twice.
+    /// The body can be sent twice.
+    duplicable: bool,
+    /// So may the whole request, even if a server acted on it (RFC 9110, section 9.2.2).
     pub(super) repeatable: bool,
+    /// Its response has no body, whatever its fields say.
+    pub(super) is_head: bool,
     /// Asks for another protocol: needs an HTTP/1.1 connection of its own.
     pub(super) upgrade: bool,
 }
@@ -72,10 +76,11 @@ impl Job {
         parts.headers.remove(&PROXY_CONNECTION);
         normalise_te(&mut parts);
         let upgrade = parts.headers.contains_key(UPGRADE);
-        let repeatable = parts.method.is_idempotent()
-            && !upgrade
-            && matches!(body, RequestBody::Empty | RequestBody::Full(_));
-        Ok(Job { request: Some((parts, body)), host, policy, repeatable, upgrade })
+        let duplicable = matches!(body, RequestBody::Empty | RequestBody::Full(_));
+        let repeatable = duplicable && parts.method.is_idempotent() && !upgrade;
+        let is_head = parts.method == Method::HEAD;
+        let request = Some((parts, body));
+        Ok(Job { request, host, policy, duplicable, repeatable, is_head, upgrade })
     }
 
     /// Path and query, for hashing. Empty once the request is gone.
@@ -91,7 +96,7 @@ impl Job {
     /// The request for an HTTP/1.1 connection to `server`; a copy stays if it may be repeated.
     /// `None` if the request is gone.
     pub(super) fn http1(&mut self, server: &Server, close: bool) -> Option<Request<Outgoing>> {
-        let (mut parts, body) = self.take()?;
+        let (mut parts, body) = self.take(self.repeatable)?;
         let headers = &mut parts.headers;
         match (self.policy, &self.host) {
             (HostPolicy::Keep, Some(host)) => {
@@ -121,7 +126,8 @@ impl Job {
         &mut self,
         server: &Server,
     ) -> Option<Result<Request<Outgoing>, OriginError>> {
-        let (mut parts, body) = self.take()?;
+        // A server may refuse it unprocessed, and then any method may be sent again.
+        let (mut parts, body) = self.take(self.duplicable)?;
         let host = match (self.policy, &self.host) {
             (HostPolicy::Keep, Some(host)) => host,
             _ => &server.authority,
@@ -160,8 +166,8 @@ impl Job {
         self.request = Some((parts, outgoing.body));
     }
 
-    fn take(&mut self) -> Option<(Parts, RequestBody)> {
-        if self.repeatable {
+    fn take(&mut self, keep: bool) -> Option<(Parts, RequestBody)> {
+        if keep {
             let (parts, body) = self.request.as_ref()?;
             return Some((parts.clone(), body.duplicate()?));
         }

@@ -13,7 +13,7 @@
 //! | no connection                             | always: nothing was sent                       |
 //! | kept connection found dead, nothing written | always, on a new connection, not counted     |
 //! | closed without a byte of a response       | idempotent methods whose body is in memory     |
-//! | HTTP/2: refused, or above GOAWAY's last   | if the body is in memory or untouched          |
+//! | HTTP/2: refused, or above GOAWAY's last   | any method whose body is in memory             |
 //! | no response in time                       | the same, if another server is available       |
 //! | anything after a response's first byte    | never                                          |
 
@@ -128,7 +128,8 @@ impl Group {
     }
 
     /// Sends `request` to one of the servers and waits for the response's head. `worker` is the
-    /// calling worker's number: connections stay on the runtime that made them.
+    /// calling worker's number: connections stay on the runtime that made them, so one worker is
+    /// always called on one runtime (with I/O and time enabled).
     ///
     /// `Expect` is not forwarded: a body is taken from the client when the server's connection
     /// can take it, which is when the client's side sends 100 (Continue). 1xx responses other

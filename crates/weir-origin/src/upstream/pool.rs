@@ -209,3 +209,18 @@ impl Conn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_wait_for_a_connection_are_limited() {
+        let pool = Pool::default();
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map_while(|_| pool.wait()).collect();
+        assert_eq!(waiting.len(), WAITING_MAX);
+        assert!(pool.wait().is_none());
+        waiting.pop();
+        assert!(pool.wait().is_some());
+    }
+}

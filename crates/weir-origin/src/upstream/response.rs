@@ -22,6 +22,8 @@ use crate::error::{ErrorKind, OriginError};
 #[derive(Debug)]
 pub struct ResponseBody {
     incoming: Incoming,
+    /// Its Content-Length is not that of this body.
+    bodiless: bool,
     /// Present until the end.
     lease: Option<Lease>,
     timer: Timer,
@@ -30,10 +32,10 @@ pub struct ResponseBody {
 }
 
 /// What an unfinished response holds.
-struct Lease {
-    slot: Slot,
-    worker: usize,
-    conn: Conn,
+pub(super) struct Lease {
+    pub(super) slot: Slot,
+    pub(super) worker: usize,
+    pub(super) conn: Conn,
 }
 
 /// Put into the extensions of a 101 response: counts the tunnel as a request in flight for as
@@ -50,15 +52,9 @@ impl Tunnel {
 }
 
 impl ResponseBody {
-    pub(super) fn new(
-        incoming: Incoming,
-        slot: Slot,
-        worker: usize,
-        conn: Conn,
-        timer: Timer,
-    ) -> Self {
-        let lease = Some(Lease { slot, worker, conn });
-        let mut body = ResponseBody { incoming, lease, timer, waiting: false };
+    pub(super) fn new(incoming: Incoming, bodiless: bool, lease: Lease, timer: Timer) -> Self {
+        let mut body =
+            ResponseBody { incoming, bodiless, lease: Some(lease), timer, waiting: false };
         if body.incoming.is_end_stream() {
             body.finish();
         }
@@ -67,7 +63,8 @@ impl ResponseBody {
 
     /// A body without a connection of its own.
     pub(super) fn unowned(incoming: Incoming) -> Self {
-        ResponseBody { incoming, lease: None, timer: Timer::default(), waiting: false }
+        let timer = Timer::default();
+        ResponseBody { incoming, bodiless: true, lease: None, timer, waiting: false }
     }
 
     /// Gives the connection back.
@@ -124,6 +121,12 @@ impl Body for ResponseBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(None) => {
+                // hyper takes a stream reset with NO_ERROR for the end of the body, which it
+                // need not be (RFC 9113, section 8.1).
+                if this.lease.is_some() && this.size_hint().lower() > 0 {
+                    let cause = "the stream ended before the declared length";
+                    return Poll::Ready(Some(Err(this.fail(ErrorKind::Truncated, cause))));
+                }
                 this.finish();
                 Poll::Ready(None)
             }
@@ -140,6 +143,9 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.bodiless {
+            return SizeHint::with_exact(0);
+        }
         self.incoming.size_hint()
     }
 }

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use weir_config::UpstreamProtocol;
-use weir_origin::error::BoxError;
+use weir_origin::error::{BoxError, ErrorKind};
 use weir_origin::upstream::{Choice, HostPolicy, RequestBody};
 
 use crate::support::*;
@@ -207,4 +207,83 @@ async fn an_abandoned_response_resets_its_stream_only() {
     }
     let status = status(&group, 0);
     assert_eq!((status.connects, status.in_flight), (1, 0));
+}
+
+/// An origin below hyper, for what hyper would not do: handles each stream by its number.
+async fn origin_streams<F>(act: F) -> SocketAddr
+where
+    F: Fn(usize, h2::server::SendResponse<Bytes>) + Clone + Send + 'static,
+{
+    raw(move |_, stream| {
+        let act = act.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            for number in 0.. {
+                let Some(Ok((_, respond))) = connection.accept().await else { return };
+                act(number, respond);
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_refused_stream_is_sent_again_whatever_the_method() {
+    let check = async |reason: h2::Reason, request: Request<RequestBody>, expect: bool| {
+        let what = format!("{} reset with {reason}", request.method());
+        let address = origin_streams(move |number, mut respond| match number {
+            0 => respond.send_reset(reason),
+            _ => drop(respond.send_response(Response::new(()), true).unwrap()),
+        })
+        .await;
+        let mut config = http2(address);
+        config.retries = 1;
+        let result = send(&group(&config), request).await;
+        assert_eq!(result.is_ok(), expect, "{what}: {result:?}");
+    };
+    check(h2::Reason::REFUSED_STREAM, post("data"), true).await;
+    check(h2::Reason::REFUSED_STREAM, get("/"), true).await;
+    check(h2::Reason::INTERNAL_ERROR, post("data"), false).await;
+    check(h2::Reason::INTERNAL_ERROR, get("/"), true).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_before_its_declared_length_is_truncated() {
+    for reason in [h2::Reason::NO_ERROR, h2::Reason::CANCEL] {
+        let address = origin_streams(move |_, mut respond| {
+            let head = Response::builder().header("content-length", "10").body(()).unwrap();
+            let mut body = respond.send_response(head, false).unwrap();
+            body.send_data(Bytes::from_static(b"half"), false).unwrap();
+            tokio::spawn(async move {
+                tokio::time::sleep(SHORT).await;
+                body.send_reset(reason);
+            });
+        })
+        .await;
+        let group = group(&http2(address));
+        let error = text(&group, get("/")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Truncated, "{reason}: {error}");
+        assert_eq!(status(&group, 0).in_flight, 0);
+    }
+}
+
+#[tokio::test]
+async fn the_length_of_a_head_response_is_not_that_of_its_body() {
+    // Two ways to end the stream: with the head, and with an empty frame of data after it.
+    for with_head in [true, false] {
+        let address = origin_streams(move |_, mut respond| {
+            let head = Response::builder().header("content-length", "10").body(()).unwrap();
+            let mut body = respond.send_response(head, with_head).unwrap();
+            if !with_head {
+                body.send_data(Bytes::new(), true).unwrap();
+            }
+        })
+        .await;
+        let mut request = get("/");
+        *request.method_mut() = http::Method::HEAD;
+        let response = send(&group(&http2(address)), request).await.unwrap();
+        assert_eq!(response.headers()["content-length"], "10");
+        assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(0));
+        assert_eq!(finish(response).await.unwrap().0, "");
+    }
 }

@@ -160,6 +160,17 @@ async fn alpn_decides_the_protocol_within_what_is_allowed() {
 }
 
 #[tokio::test]
+async fn an_upgrade_is_asked_for_on_http1_even_where_http2_is_spoken() {
+    let origin = secure(&[b"h2", b"http/1.1"]).await;
+    let group = group(&trusting(&origin));
+    for _ in 0..2 {
+        assert_eq!(text(&group, get("/")).await.unwrap(), "h2");
+        assert_eq!(text(&group, crate::upgrade::upgrade()).await.unwrap(), "http/1.1");
+    }
+    assert_eq!(status(&group, 0).connects, 2);
+}
+
+#[tokio::test]
 async fn unusable_settings_are_refused_at_start_and_named() {
     let origin = secure(&[]).await;
     let directory = tempfile::tempdir().unwrap();

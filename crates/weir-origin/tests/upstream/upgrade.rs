@@ -7,7 +7,7 @@ use weir_origin::upstream::{RequestBody, Tunnel};
 
 use crate::support::*;
 
-fn upgrade() -> http::Request<RequestBody> {
+pub(crate) fn upgrade() -> http::Request<RequestBody> {
     let mut request = get("/socket");
     request.headers_mut().insert("connection", HeaderValue::from_static("upgrade"));
     request.headers_mut().insert("upgrade", HeaderValue::from_static("echo"));
