@@ -10,6 +10,51 @@
 //!    is a [`Lead::pass`]; a 304 goes through [`policy::freshen`] to [`Lead::refreshed`].
 //! 4. [`Lead::start`] opens a fill. Its [`FillWriter`] puts the body into shared memory, where
 //!    [`FillReader`]s find it as it comes; at its end it becomes an [`Object`] of the index.
+//!
+//! ```
+//! use http::{HeaderMap, HeaderValue, Method, StatusCode};
+//! use weir_cache::policy::{Exchange, Rules, admit};
+//! use weir_cache::{Cache, Collapse, KeyRef, Lookup, RequestDirectives, Settings, Started};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! # runtime.block_on(async {
+//! let settings = Settings {
+//!     memory_bytes: 1 << 20,
+//!     object_bytes_max: 1 << 17,
+//!     policy: Default::default(),
+//! };
+//! let cache = Cache::new(settings, weir_arena::Arena::new(1 << 21)?);
+//! let key = KeyRef { scope: 0, authority: "shop.example", path_and_query: "/" };
+//! let (request, now_ms) = (HeaderMap::new(), 1_000);
+//! let directives = RequestDirectives::of(&request);
+//! assert!(matches!(cache.lookup(&key, &request, &directives, now_ms), Lookup::Miss));
+//!
+//! let Collapse::Lead(lead) = cache.collapse(&key, &request, &directives, now_ms) else { panic!() };
+//! let mut response = HeaderMap::new();
+//! response.insert("cache-control", HeaderValue::from_static("max-age=60"));
+//! let exchange = Exchange {
+//!     method: &Method::GET,
+//!     request: &request,
+//!     status: StatusCode::OK,
+//!     response: &response,
+//!     request_time_ms: now_ms,
+//!     response_time_ms: now_ms,
+//! };
+//! match admit(&exchange, &Rules::default()) {
+//!     Err(_reason) => lead.pass(now_ms),
+//!     Ok(head) => {
+//!         if let Started::Fill { mut writer, mut reader } = lead.start(head, Some(5)) {
+//!             writer.write("hello".into()).await?;
+//!             assert_eq!(reader.chunk().await.unwrap()?, "hello");
+//!             writer.finish(None)?;
+//!         }
+//!     }
+//! }
+//! assert!(matches!(cache.lookup(&key, &request, &directives, now_ms), Lookup::Fresh(_)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod eviction;
 pub mod limits;

@@ -53,6 +53,3 @@ pub const HEURISTIC_PERCENT: u64 = 10;
 
 /// Heuristic freshness never passes a day (§4.2.2, and §5.5's old warning threshold).
 pub const HEURISTIC_MS_MAX: u64 = 24 * 3600 * 1000;
-
-/// Largest delta-seconds (RFC 9111 §1.2.2); greater values mean this one.
-pub const DELTA_SECONDS_MAX: u64 = 1 << 31;

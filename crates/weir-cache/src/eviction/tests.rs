@@ -105,6 +105,70 @@ fn a_search_for_a_victim_ends_although_all_priorities_have_risen() {
     assert_eq!((queue.len(), queue.bytes()), (1999, 1999));
 }
 
+#[test]
+fn a_victim_of_a_kind_is_the_least_of_its_kind() {
+    let ranking = Ranking::new(Policy::Gdsf);
+    let mut queue = Queue::default();
+    let items: Vec<Item> =
+        [('a', 10), ('B', 900), ('C', 1000), ('d', 2000)].map(|(n, s)| Item::new(n, s)).into();
+    for item in &items {
+        queue.admit(&ranking, item.clone(), 1);
+    }
+    ranking.touch(items[2].borrow(), 2);
+    let upper = |item: &Item| item.0.0.is_uppercase();
+    let victims: Vec<char> =
+        std::iter::from_fn(|| queue.victim_where(&ranking, upper)).map(|item| item.0.0).collect();
+    assert_eq!(victims, ['B', 'C']);
+    assert_eq!((queue.len(), queue.bytes()), (2, 2010));
+    // Nothing went in turn, so nothing has aged.
+    assert_eq!(ranking.inflation.load(Relaxed), 0);
+}
+
+/// Share of hits on a trace: popularity by Zipf's law, sizes from 1 to 1,000 without relation to
+/// it, and a cache that holds a twentieth of all bytes.
+fn hit_ratio(policy: Policy) -> f64 {
+    const ITEMS: usize = 2000;
+    const REQUESTS: u64 = 40_000;
+    let size = |n: usize| 1 + (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1000;
+    let capacity = (0..ITEMS).map(size).sum::<u64>() / 20;
+    let weights: Vec<f64> = (0..ITEMS)
+        .scan(0.0, |sum, n| {
+            *sum += 1.0 / (n + 1) as f64;
+            Some(*sum)
+        })
+        .collect();
+    let ranking = Ranking::new(policy);
+    let mut queue: Queue<Item> = Queue::default();
+    let mut stored: Vec<Option<Item>> = vec![None; ITEMS];
+    let (mut hits, mut random) = (0, 1u64);
+    for tick in 0..REQUESTS {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+        let draw = (random >> 11) as f64 / (1u64 << 53) as f64 * weights[ITEMS - 1];
+        let n = weights.partition_point(|&sum| sum < draw);
+        if let Some(item) = &stored[n] {
+            ranking.touch(item.borrow(), tick);
+            hits += 1;
+            continue;
+        }
+        while queue.bytes() + size(n) > capacity {
+            let victim = queue.victim(&ranking).unwrap();
+            let at =
+                stored.iter().position(|s| matches!(s, Some(s) if Arc::ptr_eq(&s.0, &victim.0)));
+            stored[at.unwrap()] = None;
+        }
+        let item = Item::new('x', size(n));
+        queue.admit(&ranking, item.clone(), tick);
+        stored[n] = Some(item);
+    }
+    f64::from(hits) / REQUESTS as f64
+}
+
+#[test]
+fn gdsf_hits_more_objects_than_lru() {
+    let (gdsf, lru) = (hit_ratio(Policy::Gdsf), hit_ratio(Policy::Lru));
+    assert!(gdsf > lru + 0.1, "gdsf {gdsf:.3}, lru {lru:.3}");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Admit(u64),

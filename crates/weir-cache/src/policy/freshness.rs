@@ -55,11 +55,16 @@ impl Freshness {
         let within = |window_ms: u64| {
             !self.always_validate && now_ms < self.fresh_until_ms.saturating_add(window_ms)
         };
+        // RFC 5861 §4: a request may extend the window for itself, unless that is forbidden.
+        let asked_ms = match self.never_stale {
+            true => 0,
+            false => directives.stale_if_error.map_or(0, millis),
+        };
         Reuse::Stale(Staleness {
             because,
             while_revalidating: because == StaleBecause::Expired
                 && within(self.stale_while_revalidate_ms),
-            on_error: within(self.stale_if_error_ms),
+            on_error: within(self.stale_if_error_ms.max(asked_ms)),
         })
     }
 
@@ -170,6 +175,10 @@ mod tests {
             (BORN, 999, "max-stale", Reuse::Fresh),
             (must, 999, "max-stale", stale(Expired, false, false)),
             (BORN, 160, "max-stale=100, max-age=1", stale(Request, false, true)),
+            (BORN, 250, "stale-if-error=100", stale(Expired, false, true)),
+            (BORN, 255, "stale-if-error=100", stale(Expired, false, false)),
+            (must, 250, "stale-if-error=100", stale(Expired, false, false)),
+            (no_cache, 101, "stale-if-error=100", stale(Expired, false, false)),
         ] {
             let directives = RequestDirectives::parse(request.as_bytes());
             let got = freshness.reuse(now_s * 1000, &directives);

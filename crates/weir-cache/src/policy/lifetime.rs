@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName};
-use weir_http::cache_control::{ResponseDirectives, Scope};
+use weir_http::cache_control::{DELTA_SECONDS_MAX, ResponseDirectives, Scope};
 use weir_http::date;
 
 use super::freshness::{Freshness, millis};
 use super::{Exchange, Rules};
-use crate::limits::{DELTA_SECONDS_MAX, HEURISTIC_MS_MAX, HEURISTIC_PERCENT};
+use crate::limits::{HEURISTIC_MS_MAX, HEURISTIC_PERCENT};
 
 /// A freshness lifetime and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
