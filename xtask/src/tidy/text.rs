@@ -3,11 +3,11 @@
 use super::{File, Problem};
 
 /// Files kept byte for byte as they are: inputs of tests, and what tools write.
-const VERBATIM: &[&str] = &["fuzz/corpus/", "/testdata/", "Cargo.lock", ".proptest-regressions"];
+const VERBATIM: &[&str] = &["fuzz/corpus/", "Cargo.lock", ".proptest-regressions"];
 
 /// Trailing white space, carriage returns, tabs for indentation, the last line's end.
 pub(super) fn check(file: &File) -> Vec<Problem> {
-    if VERBATIM.iter().any(|part| file.path.contains(part)) {
+    if is_verbatim(file) {
         return Vec::new();
     }
     let mut problems = Vec::new();
@@ -29,6 +29,11 @@ pub(super) fn check(file: &File) -> Vec<Problem> {
     problems
 }
 
+fn is_verbatim(file: &File) -> bool {
+    let is_test_data = file.path.contains("/tests/") && !file.has_extension("rs");
+    is_test_data || VERBATIM.iter().any(|part| file.path.contains(part))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::expect_lines;
@@ -44,7 +49,8 @@ mod tests {
         expect_lines(check, "a.md", "good\n\n", &[2]);
         expect_lines(check, "a.sh", "if\n\tthen\n", &[2]);
         expect_lines(check, "Makefile", "all:\n\tcc\n", &[]);
+        expect_lines(check, "crates/x/tests/a.rs", "a \n", &[1]);
         expect_lines(check, "fuzz/corpus/range/1", "bytes=0- ", &[]);
-        expect_lines(check, "crates/x/tests/testdata/1.http", "a\r\n", &[]);
+        expect_lines(check, "crates/x/tests/cases/1.http", "a\r\n", &[]);
     }
 }
