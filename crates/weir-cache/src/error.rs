@@ -47,12 +47,4 @@ pub enum CacheError {
     /// The reader came after the beginning of an unstored body was given up.
     #[error("the beginning of this body is gone; ask the source")]
     TooLate,
-    /// The system had no memory for the body.
-    #[error("cannot write {len_bytes} bytes into the arena: {reason}")]
-    Memory {
-        /// Bytes of the write.
-        len_bytes: u64,
-        /// The system's words.
-        reason: Arc<str>,
-    },
 }

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use weir_arena::Extent;
 
@@ -69,8 +69,8 @@ impl FillWriter {
     /// slowest reader is far behind. Not cancel safe: `data` may be lost with the future.
     ///
     /// # Errors
-    /// [`CacheError::Longer`], [`CacheError::Memory`], [`CacheError::NoReaders`]. After an error
-    /// the body is torn: stop asking the source and drop the writer.
+    /// [`CacheError::Longer`], [`CacheError::NoReaders`]. After an error the body is torn: stop
+    /// asking the source and drop the writer.
     pub async fn write(&mut self, data: Bytes) -> Result<(), CacheError> {
         if data.is_empty() {
             return Ok(());
@@ -134,26 +134,27 @@ impl FillWriter {
                 self.fill.publish(|state| push_heap(state, &data));
                 return Ok(Bytes::new());
             }
-            if !self.leave_heap()? {
+            if !self.leave_heap() {
                 return Ok(data);
             }
         }
         while !data.is_empty() {
-            if !self.append(&mut data)? {
+            if !self.append(&mut data) {
                 return Ok(data);
             }
         }
         Ok(data)
     }
 
-    /// Moves what is on the heap into the first extent. `false` if there is no room for one.
-    fn leave_heap(&mut self) -> Result<bool, CacheError> {
+    /// Moves what is on the heap into the first extent. `false` if there is no room for one, or
+    /// the system has no memory for what is in it: the body is streamed from then on.
+    fn leave_heap(&mut self) -> bool {
         // Declared lengths are at most `object_bytes_max`, which is checked against the arena by
         // `reserve_extent`; on 64-bit targets the cast is exact.
         let first = self.fill.declared_length().map_or(CHAIN_FIRST_BYTES, |len| len as usize);
         let Ok(mut extent) = self.cache.inner.reserve_extent(first) else {
             self.turn_to_stream();
-            return Ok(false);
+            return false;
         };
         let mut copied = Ok(());
         self.fill.publish(|state| {
@@ -163,40 +164,41 @@ impl FillWriter {
                 state.segments.push_back(view(&extent, 0));
             }
         });
-        copied.map_err(|error| CacheError::Memory {
-            len_bytes: self.fill.written(),
-            reason: error.to_string().into(),
-        })?;
+        if copied.is_err() {
+            self.turn_to_stream();
+            return false;
+        }
         let next_bytes = (first * 2).min(CHAIN_LAST_BYTES);
         self.sink = Sink::Extents { current: Some(extent), next_bytes };
-        Ok(true)
+        true
     }
 
-    /// Appends as much of `data` as the current extent takes, or gets a new one. `false` if there
-    /// is no room for one.
-    fn append(&mut self, data: &mut Bytes) -> Result<bool, CacheError> {
-        let Sink::Extents { current, next_bytes } = &mut self.sink else { return Ok(false) };
+    /// Appends as much of `data` as the current extent takes, or gets a new one. `false` as for
+    /// `leave_heap`.
+    fn append(&mut self, data: &mut Bytes) -> bool {
+        let Sink::Extents { current, next_bytes } = &mut self.sink else { return false };
         let Some(extent) = current else {
             let wanted = *next_bytes;
             let Ok(extent) = self.cache.inner.reserve_extent(wanted) else {
                 self.turn_to_stream();
-                return Ok(false);
+                return false;
             };
             *next_bytes = (wanted * 2).min(CHAIN_LAST_BYTES);
             *current = Some(extent);
-            return Ok(true);
+            return true;
         };
         let room = extent.capacity() - extent.len();
         if room == 0 {
             let full = current.take();
             self.settle(full);
-            return Ok(true);
+            return true;
         }
-        let part = data.split_to(room.min(data.len()));
-        extent.write(&part).map_err(|error| CacheError::Memory {
-            len_bytes: part.len() as u64,
-            reason: error.to_string().into(),
-        })?;
+        let part = data.slice(..room.min(data.len()));
+        if extent.write(&part).is_err() {
+            self.turn_to_stream();
+            return false;
+        }
+        data.advance(part.len());
         let grown = part.len() < extent.len();
         self.fill.publish(|state| {
             let start = match grown {
@@ -206,7 +208,7 @@ impl FillWriter {
             };
             state.segments.push_back(view(extent, start));
         });
-        Ok(true)
+        true
     }
 
     /// Freezes the current extent, if there is one, which gives back the pages it does not need.
