@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use kdl::{KdlEntry, KdlIdentifier, KdlNode, KdlValue};
+use kdl::{KdlEntry, KdlIdentifier, KdlNode};
 
 use crate::source::{Source, Span};
 use crate::suggest;
@@ -332,15 +332,7 @@ fn implied(source: &mut Source<'_>, key: &'static Key, place: Span) -> Line {
 }
 
 fn default_value(slot: &'static Slot) -> Option<Filled> {
-    let Presence::Default(text) = slot.presence else { return None };
-    let value = match (slot.kind, text.parse::<i128>()) {
-        (Kind::Switch, _) => KdlValue::Bool(text == "#true"),
-        (_, Ok(number)) => KdlValue::Integer(number),
-        (_, Err(_)) => KdlValue::String(text.to_owned()),
-    };
-    // A test parses every default of the table.
-    let value = slot.kind.parse(&value).ok()?;
-    Some(Filled { slot: slot.name, value, span: None })
+    Some(Filled { slot: slot.name, value: slot.default_value()?, span: None })
 }
 
 fn key_names(block: Block) -> String {

@@ -94,6 +94,10 @@ impl Scanner<'_, '_, '_> {
                 self.at += c.len_utf8();
             }
             ';' => {
+                // One that ends nothing is harmless to people and an error to `kdl`.
+                if self.state == State::Name {
+                    self.blank.push(self.char_span());
+                }
                 self.end_node();
                 self.at += 1;
             }

@@ -1,8 +1,10 @@
 //! The key table's types, and the one table of all keys. Parsing, validation, defaults,
 //! suggestions and the reference page all come from it; a key exists by being in it.
 
+use kdl::KdlValue;
+
 use crate::keys;
-use crate::value::Kind;
+use crate::value::{Kind, Value};
 
 /// A block, which is where a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +121,20 @@ impl Key {
     }
 }
 
+impl Slot {
+    /// The default, for a slot that has one.
+    pub(crate) fn default_value(&self) -> Option<Value> {
+        let Presence::Default(text) = self.presence else { return None };
+        let value = match (self.kind, text.parse::<i128>()) {
+            (Kind::Switch, _) => KdlValue::Bool(text == "#true"),
+            (_, Ok(number)) => KdlValue::Integer(number),
+            (_, Err(_)) => KdlValue::String(text.to_owned()),
+        };
+        // A test parses every default of the table.
+        self.kind.parse(&value).ok()
+    }
+}
+
 /// Every key there is.
 pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
     [keys::TOP, keys::SERVER, keys::UPSTREAM, keys::SITE, keys::ROUTE].into_iter().flatten()
@@ -132,4 +148,84 @@ pub(crate) const fn slot(
     doc: &'static str,
 ) -> Slot {
     Slot { name, kind, presence, doc }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A configuration in which lines of a block stand where they belong, with all that a valid
+    /// file needs and that the lines do not give themselves.
+    fn around(key: &Key) -> String {
+        let lines = key.example;
+        let lacks = |name: &str| !lines.lines().any(|line| line.starts_with(name));
+        let unless = |name: &str, line: &'static str| if lacks(name) { line } else { "" };
+        let route = |inside: &str| {
+            let app = "upstream \"app\" { server \"http://a.example\"; }";
+            format!(
+                "{app}\nsite \"z.example\" {{ listen \":80\"; route \"/z/*\" {{\n{inside}\n}}; }}"
+            )
+        };
+        let site = "site \"z.example\" { listen \":80\"; route \"/*\" { files \"/srv\"; }; }";
+        let inside = |block: &str| format!("{block} {{\n{lines}\n}}\n{site}");
+        match key.block {
+            Block::File => format!("{lines}\n{}", unless("site", site)),
+            Block::Server => inside("server"),
+            Block::Cache => inside("cache"),
+            Block::Limits => format!("server {{ limits {{\n{lines}\n}}; }}\n{site}"),
+            Block::Upstream => {
+                let server = unless("server", "server \"http://a.example\"");
+                format!("upstream \"app\" {{\n{lines}\n{server}\n}}\n{site}")
+            }
+            Block::Site => {
+                let listen = unless("listen", "listen \":80\"");
+                let answer = unless("route", "route \"/*\" { respond \"\"; }");
+                format!("site \"z.example\" {{\n{lines}\n{listen}\n{answer}\n}}")
+            }
+            Block::Route => {
+                let sources = ["files", "proxy", "redirect", "respond"];
+                let has_source = sources.iter().any(|source| !lacks(source));
+                route(&format!("{lines}\n{}", if has_source { "" } else { "proxy \"app\"" }))
+            }
+            Block::Header => route(&format!("respond \"\"; header {{\n{lines}\n}}")),
+            Block::Files => route(&format!("files \"/srv\" {{\n{lines}\n}}")),
+        }
+    }
+
+    #[test]
+    fn every_example_parses_and_shows_its_key() {
+        for key in all_keys() {
+            let text = around(key);
+            assert!(key.example.contains(key.name), "{}", key.example);
+            if let Err(errors) = crate::parse("example.kdl", &text) {
+                panic!("{errors}\n\nin:\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        for slot in all_keys().flat_map(Key::slots) {
+            let has_default = matches!(slot.presence, Presence::Default(_));
+            assert_eq!(slot.default_value().is_some(), has_default, "{}", slot.name);
+        }
+    }
+
+    #[test]
+    fn every_key_is_documented_once() {
+        for (number, key) in all_keys().enumerate() {
+            assert!(key.doc.ends_with('.') && !key.example.is_empty(), "{}", key.name);
+            assert!(key.slots().all(|slot| slot.doc.ends_with('.')), "{}", key.name);
+            let same = |other: &&Key| other.name == key.name && other.block == key.block;
+            assert_eq!(all_keys().position(|other| same(&other)), Some(number), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn only_the_last_argument_repeats() {
+        for key in all_keys() {
+            let fixed = key.arguments.split_last().map_or(&[][..], |(_, before)| before);
+            assert!(fixed.iter().all(|slot| slot.presence != Presence::Repeated), "{}", key.name);
+        }
+    }
 }

@@ -118,8 +118,10 @@ fn errors_are_json_for_programs() {
 
 #[test]
 fn an_error_writes_no_escape_codes_to_the_terminal() {
-    let errors = shown("site \"a\u{1b}[31m\" {}");
-    assert!(!errors.contains('\u{1b}'), "{errors:?}");
+    for text in ["site \"a\u{1b}[31m\" {}", "site \"a\" { route \"a\\u{1b}[31m\" {}\n}"] {
+        let errors = shown(text);
+        assert!(!errors.contains('\u{1b}'), "{errors:?}");
+    }
 }
 
 #[test]
