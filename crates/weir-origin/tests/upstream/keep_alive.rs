@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use weir_origin::error::ErrorKind;
-use weir_origin::upstream::{Choice, Group};
+use weir_origin::upstream::{Choice, Group, RequestBody};
 
 use crate::support::*;
 
@@ -149,6 +150,23 @@ async fn an_unfinished_response_closes_its_connection() {
     assert_eq!(status(&group, 0).in_flight, 0);
     until("closed", || status(&group, 0).connections == 0).await;
     assert!(status(&group, 0).failures.is_empty(), "the server did nothing wrong");
+}
+
+#[tokio::test]
+async fn a_connection_whose_request_is_never_taken_is_closed_in_time() {
+    let address = raw(|_, mut stream| async move {
+        // Answers at once and reads nothing of 32 MB, far more than the sockets hold.
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        tokio::time::sleep(LONG * 2).await;
+    })
+    .await;
+    let mut config = config(&[address]);
+    config.keep_alive_timeout = SHORT;
+    let group = group(&config);
+    let mut request = post("");
+    *request.body_mut() = RequestBody::Full(vec![b'.'; 32 << 20].into());
+    assert_eq!(text(&group, request).await.unwrap(), "ok");
+    until("closed", || status(&group, 0).connections == 0).await;
 }
 
 #[tokio::test]
