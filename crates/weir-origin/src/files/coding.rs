@@ -56,7 +56,8 @@ impl Accepted {
         while from < all.len() {
             let list = all[from];
             from += 1;
-            let longer = SIBLINGS.into_iter().filter(|coding| !list.codings.contains(&Some(*coding)));
+            let longer =
+                SIBLINGS.into_iter().filter(|coding| !list.codings.contains(&Some(*coding)));
             all.extend(longer.map(|coding| list.and(coding)).collect::<Vec<_>>());
         }
         all

@@ -73,8 +73,8 @@ impl FileRoot {
     /// # Errors
     /// [`FilesError::Root`] with its path, if it is missing, no directory or closed to this user.
     pub fn open(config: &weir_config::Files) -> Result<FileRoot, FilesError> {
-        let path = config.root.clone();
-        let directory = open_root(&path)
+        let path = &config.root;
+        let directory = open_root(path)
             .map_err(|errno| FilesError::Root { path: path.clone(), source: errno.into() })?;
         let method = Method::detect(directory.as_fd());
         if method == Method::Walk {
@@ -83,9 +83,13 @@ impl FileRoot {
                 "openat2 is not available: symlinks below this root are refused"
             );
         }
-        Ok(FileRoot {
+        Ok(FileRoot::new(config, directory, method))
+    }
+
+    pub(super) fn new(config: &weir_config::Files, directory: OwnedFd, method: Method) -> FileRoot {
+        FileRoot {
             inner: Arc::new(Inner {
-                path,
+                path: config.root.clone(),
                 index: config.index.clone(),
                 listing: config.listing,
                 precompressed: config.precompressed,
@@ -95,7 +99,7 @@ impl FileRoot {
                     at_ns: since_epoch_ns(SystemTime::now()),
                 }),
             }),
-        })
+        }
     }
 
     /// Finds what a path stands for. `path` is percent-decoded and relative, without a slash at

@@ -23,6 +23,11 @@ fn paths_lead_to_files_redirects_and_refusals() {
     site.write(".git/config", "repository");
     site.write("docs/.htaccess", "hidden");
     site.write(".well-known/acme-challenge/token", "challenge");
+    let walking = FileRoot::new(
+        &site.config(),
+        std::fs::File::open(&site.www).unwrap().into(),
+        super::super::beneath::Method::Walk,
+    );
     let root = site.root();
     for (path, expect) in [
         ("", "home"),
@@ -52,6 +57,7 @@ fn paths_lead_to_files_redirects_and_refusals() {
         (".well-known/acme-challenge/token", "challenge"),
     ] {
         assert_eq!(outcome(&root, path), expect, "{path:?}");
+        assert_eq!(outcome(&walking, path), expect, "{path:?} without openat2");
     }
     assert_eq!(outcome(&site.listing_root(), "empty/"), "listing");
     assert_eq!(outcome(&root, &"x".repeat(300)), "not found", "ENAMETOOLONG");
