@@ -31,7 +31,6 @@ pub(crate) struct Live {
 
 /// What is reached through one listening address.
 pub(crate) struct ListenerSites {
-    pub(crate) address: Address,
     pub(crate) proxy_protocol: bool,
     pub(crate) tls: Option<Tls>,
     pub(crate) hosts: Hosts<Arc<Site>>,
@@ -170,7 +169,6 @@ impl Live {
             let number = (around.listener_number)(address);
             let before = previous.and_then(|live| live.listeners.get(number)).cloned().flatten();
             let sites = ListenerSites {
-                address: address.clone(),
                 proxy_protocol: listener.proxy_protocol,
                 tls: build_tls(&self.config, listener, before.as_deref())?,
                 hosts,

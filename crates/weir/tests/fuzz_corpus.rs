@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+#[expect(unreachable_pub, reason = "the file is the library of the fuzz crate")]
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 

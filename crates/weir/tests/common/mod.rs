@@ -1,7 +1,7 @@
 //! What tests of the running server share: the real binary with a configuration, a client that
 //! sends bytes as they are, an origin that answers by script, and other people's tools.
 
-#![allow(dead_code, reason = "every test binary uses a part of this")]
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of this")]
 
 pub mod client;
 pub mod origin;

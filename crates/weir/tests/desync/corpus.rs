@@ -8,20 +8,20 @@ use saphyr_parser::{Event, Parser};
 
 /// A request and what it is called.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub(crate) struct Case {
     /// File and name.
-    pub name: String,
-    pub method: String,
-    pub uri: Vec<u8>,
-    pub version: String,
+    pub(crate) name: String,
+    pub(crate) method: String,
+    pub(crate) uri: Vec<u8>,
+    pub(crate) version: String,
     /// Names and values as bytes.
-    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
-    pub tier: Tier,
+    pub(crate) headers: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) tier: Tier,
 }
 
 /// How dangerous a request is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
+pub(crate) enum Tier {
     Compliant,
     Acceptable,
     Ambiguous,
@@ -29,7 +29,7 @@ pub enum Tier {
 }
 
 /// All cases, file by file.
-pub fn load() -> Vec<Case> {
+pub(crate) fn load() -> Vec<Case> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(crate_folder().join("tests"))
         .unwrap()
         .map(|file| file.unwrap().path())

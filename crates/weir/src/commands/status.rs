@@ -1,0 +1,149 @@
+//! `weir status`: a running server at one moment, for people.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{Failure, print};
+use crate::admin_client;
+use crate::cli::Admin;
+
+/// Shows the status.
+///
+/// # Errors
+/// If the server cannot be reached.
+pub(super) fn status(admin: &Admin) -> Result<(), Failure> {
+    let answer = admin_client::get(&admin.admin, "/status")?;
+    if admin.json {
+        return print(&answer);
+    }
+    let status: Value = admin_client::parse(&answer)?;
+    print(&render(&status))
+}
+
+/// Writing to a `String` cannot fail; the results are dropped throughout.
+fn render(status: &Value) -> String {
+    let mut text = String::new();
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "weir {} (pid {}), up {}, {} workers, configuration {}{}",
+        status["version"].as_str().unwrap_or_default(),
+        status["pid"],
+        duration(number(&status["uptime_s"])),
+        status["workers"],
+        status["config_generation"],
+        if status["draining"] == true { ", draining" } else { "" }
+    );
+    for address in status["listening"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "listening on {}", address.as_str().unwrap_or_default());
+    }
+    let connections = &status["connections"];
+    let _ = writeln!(
+        text,
+        "connections: {} open (limit {}), {} accepted, {} refused",
+        connections["open"], connections["limit"], connections["accepted"], connections["refused"]
+    );
+    let cache = &status["cache"];
+    let (hits, misses) = (number(&cache["hits"]), number(&cache["misses"]));
+    let _ = writeln!(
+        text,
+        "cache: {} objects, {} of {}; {hits} hits, {misses} misses, {} evictions",
+        cache["objects"],
+        bytes(number(&cache["bytes"])),
+        bytes(number(&cache["limit_bytes"])),
+        cache["evictions"]
+    );
+    routes(&mut text, status);
+    upstreams(&mut text, status);
+    text
+}
+
+fn routes(text: &mut String, status: &Value) {
+    let _ = writeln!(
+        text,
+        "\n{:<32} {:>10} {:>8} {:>10} {:>9} {:>9} {:>9}",
+        "route", "requests", "5xx", "hits", "body", "p50", "p99"
+    );
+    for route in status["routes"].as_array().into_iter().flatten() {
+        let name = |key: &str| route[key].as_str().unwrap_or_default().to_owned();
+        let label = match name("site").as_str() {
+            "" => "(no route)".to_owned(),
+            site => format!("{site}{}", name("route")),
+        };
+        let _ = writeln!(
+            text,
+            "{label:<32} {:>10} {:>8} {:>10} {:>9} {:>9} {:>9}",
+            route["requests"].to_string(),
+            route["errors"].to_string(),
+            route["hits"].to_string(),
+            bytes(route["body_bytes"].as_u64().unwrap_or_default()),
+            latency(&route["p50_us"]),
+            latency(&route["p99_us"])
+        );
+    }
+}
+
+fn upstreams(text: &mut String, status: &Value) {
+    for group in status["upstreams"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "\nupstream {}", group["name"].as_str().unwrap_or_default());
+        for server in group["servers"].as_array().into_iter().flatten() {
+            let failures: u64 = server["failures"]
+                .as_object()
+                .map_or(0, |kinds| kinds.values().filter_map(Value::as_u64).sum());
+            let _ = writeln!(
+                text,
+                "  {:<30} {:<8} {} in flight, {} connections, {} requests, {failures} failures",
+                server["server"].as_str().unwrap_or_default(),
+                if server["healthy"] == true { "healthy" } else { "out" },
+                server["in_flight"],
+                server["connections"],
+                server["requests"]
+            );
+        }
+    }
+}
+
+fn duration(s: u64) -> String {
+    match (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, m, s) => format!("{m} min {s} s"),
+        (0, h, m, _) => format!("{h} h {m} min"),
+        (d, h, _, _) => format!("{d} d {h} h"),
+    }
+}
+
+fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+fn latency(us: &Value) -> String {
+    match us.as_u64() {
+        None => "-".to_owned(),
+        Some(us) if us < 1000 => format!("{us} µs"),
+        Some(us) => format!("{} ms", us as f64 / 1000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_readable() {
+        assert_eq!(duration(59), "59 s");
+        assert_eq!(duration(3_600), "1 h 0 min");
+        assert_eq!(duration(200_000), "2 d 7 h");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(latency(&serde_json::json!(2500)), "2.5 ms");
+        assert_eq!(latency(&Value::Null), "-");
+    }
+}

@@ -1,0 +1,198 @@
+//! A server's life in this process: bind, drop privileges, serve, react to signals and changed
+//! files, drain, end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use weir_config::{Address, Config, ListenerTls};
+use weir_server::admin::{Admin, Reload};
+use weir_server::{Ready, Server, StartError};
+
+use crate::privileges;
+
+/// How often changed files are looked for: certificates, and the configuration where `watch` is on.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where the configuration comes from.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// A file, read again by a reload.
+    File(PathBuf),
+    /// The command line; a reload opens what it names again.
+    CommandLine(Box<Config>),
+}
+
+/// How to serve.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    pub(crate) origin: Origin,
+    /// Go on without an admin API if its address is taken.
+    pub(crate) admin_is_optional: bool,
+}
+
+/// What is told when everything listens.
+pub(crate) struct Listening {
+    /// URLs of the sites' listeners.
+    pub(crate) urls: Vec<String>,
+    /// The admin API's address.
+    pub(crate) admin: Option<String>,
+}
+
+/// Serves until a signal ends it. `announce` is called once everything listens.
+///
+/// # Errors
+/// Why the server cannot start.
+pub(crate) fn serve(
+    settings: Settings,
+    announce: impl FnOnce(&Listening),
+) -> Result<(), StartError> {
+    let runtime = control_runtime()?;
+    let _within = runtime.enter();
+    let admin = bind_admin(&settings)?;
+    let drain_timeout = settings.config.server.drain_timeout;
+    let (user, group) = (settings.config.server.user.clone(), settings.config.server.group.clone());
+    let watch = settings.config.server.watch;
+    warn_of_dangers(&settings.config);
+    let ready = Ready::new(settings.config)?;
+    if user.is_some() || group.is_some() {
+        privileges::drop_to(user.as_deref(), group.as_deref())?;
+    }
+    let server = ready.start()?;
+    let reload = reloader(&server, settings.origin.clone());
+    let admin_address = admin.as_ref().map(|(address, admin)| {
+        admin.local_address().map_or_else(|| address.to_string(), |local| local.to_string())
+    });
+    if let Some((_, admin)) = admin {
+        runtime.spawn(admin.serve(Arc::clone(&server), Arc::clone(&reload)));
+    }
+    announce(&Listening { urls: urls(&server), admin: admin_address });
+    runtime.spawn(watch_files(Arc::clone(&server), Arc::clone(&reload), settings.origin, watch));
+    runtime.block_on(async {
+        until_stopped(&server, &reload).await;
+        tracing::info!("draining");
+        let draining = Arc::clone(&server);
+        // The admin API goes on meanwhile: /healthz tells load balancers of the drain.
+        let stopped = tokio::task::spawn_blocking(move || draining.stop(drain_timeout)).await;
+        if let Err(cause) = stopped {
+            tracing::error!(%cause, "the drain was cut short");
+        }
+    });
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The event loop of everything that is not serving: admin API, health checks, signals.
+fn control_runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| StartError::Thread { what: "the control thread", source })
+}
+
+fn bind_admin(settings: &Settings) -> Result<Option<(Address, Admin)>, StartError> {
+    let Some(address) = &settings.config.server.admin else { return Ok(None) };
+    match Admin::bind(address) {
+        Ok(admin) => Ok(Some((address.clone(), admin))),
+        Err(cause) if settings.admin_is_optional => {
+            tracing::warn!(%cause, "no admin API; --admin ADDR chooses another address");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn warn_of_dangers(config: &Config) {
+    for upstream in config.upstreams.iter().filter(|upstream| upstream.tls.insecure) {
+        tracing::warn!(upstream = upstream.name, "certificates of this upstream are not verified");
+    }
+    let listeners = config.sites.iter().flat_map(|site| &site.listeners);
+    for listener in listeners.filter(|l| l.tls == Some(ListenerTls::SelfSigned)) {
+        tracing::warn!(address = %listener.address, "self-signed certificate: for development only");
+    }
+}
+
+fn reloader(server: &Arc<Server>, origin: Origin) -> Reload {
+    let server = Arc::clone(server);
+    Arc::new(move || {
+        let config = match &origin {
+            Origin::File(path) => weir_config::load(path).map_err(|errors| errors.to_string()),
+            Origin::CommandLine(config) => Ok(config.as_ref().clone()),
+        };
+        let result =
+            config.and_then(|config| server.reload(config).map_err(|error| error.to_string()));
+        match &result {
+            Ok(()) => tracing::info!("configuration reloaded"),
+            Err(cause) => {
+                tracing::error!("configuration not reloaded, the old one stays in force: {cause}");
+            }
+        }
+        server.reload_certificates();
+        result
+    })
+}
+
+async fn watch_files(server: Arc<Server>, reload: Reload, origin: Origin, watch: bool) {
+    let stamp = |path: &Path| -> Option<(SystemTime, u64)> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    let watched = match &origin {
+        Origin::File(path) if watch => Some(path.as_path()),
+        _ => None,
+    };
+    let mut known = watched.and_then(stamp);
+    loop {
+        tokio::time::sleep(WATCH_INTERVAL).await;
+        server.reload_certificates();
+        let Some(path) = watched else { continue };
+        let now = stamp(path);
+        // A file that is gone for a moment is being replaced.
+        if now.is_some() && now != known {
+            known = now;
+            // The outcome is in the log.
+            let _ = reload();
+        }
+    }
+}
+
+/// Returns when a signal asks for the end.
+async fn until_stopped(server: &Server, reload: &Reload) {
+    let listen = |kind| signal(kind).inspect_err(|cause| tracing::error!(%cause, "no signals"));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup), Ok(mut reopen)) = (
+        listen(SignalKind::terminate()),
+        listen(SignalKind::interrupt()),
+        listen(SignalKind::hangup()),
+        listen(SignalKind::user_defined1()),
+    ) else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return,
+            _ = interrupt.recv() => return,
+            _ = hangup.recv() => {
+                server.reopen_logs();
+                // The outcome is in the log.
+                let _ = reload();
+            }
+            _ = reopen.recv() => server.reopen_logs(),
+        }
+    }
+}
+
+fn urls(server: &Server) -> Vec<String> {
+    let config = server.config();
+    let is_tls = |address: &Address| {
+        let mut listeners = config.sites.iter().flat_map(|site| &site.listeners);
+        listeners.any(|listener| listener.address == *address && listener.tls.is_some())
+    };
+    let url = |(address, local): (Address, Option<std::net::SocketAddr>)| match local {
+        Some(local) if is_tls(&address) => format!("https://{local}/"),
+        Some(local) => format!("http://{local}/"),
+        None => address.to_string(),
+    };
+    server.listening().into_iter().map(url).collect()
+}
