@@ -105,6 +105,9 @@ struct Run {
     /// Weir's binary.
     #[arg(long, default_value = "target/release/weir")]
     weir: PathBuf,
+    /// Measure with wrk as well, as a check on the lab's own generator.
+    #[arg(long)]
+    cross_check: bool,
     /// Install peers that are missing (apt-get, as root).
     #[arg(long)]
     install: bool,
@@ -168,6 +171,7 @@ impl Run {
             sizes: self.sizes.clone(),
             clients: self.clients,
             weir,
+            cross_check: self.cross_check,
             install: self.install,
             cores: Cores::choose(cores),
             command: command_line(),

@@ -79,6 +79,8 @@ pub struct Options {
     pub clients: Option<usize>,
     /// Weir's binary.
     pub weir: PathBuf,
+    /// Measure each series with wrk too, as a check on the lab's own generator.
+    pub cross_check: bool,
     /// Install packages that are missing.
     pub install: bool,
     /// Who runs where.

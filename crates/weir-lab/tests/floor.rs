@@ -20,17 +20,17 @@ const SIZES: [usize; 4] = [1, 1_024, 16_385, 1 << 20];
 fn serve_in_thread<C: Content + 'static>(
     content: impl FnOnce() -> C + Send + 'static,
 ) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.set_nonblocking(true).expect("a socket");
+    let address = listener.local_addr().expect("a bound socket");
     thread::spawn(move || serve(&OwnedFd::from(listener), &mut content()));
     address
 }
 
 fn floor() -> SocketAddr {
-    let root = tempfile::tempdir().unwrap();
-    documents::write_all(root.path(), &SIZES).unwrap();
-    let folder = Folder::load(root.path()).unwrap();
+    let root = tempfile::tempdir().expect("a writable folder for temporary files");
+    documents::write_all(root.path(), &SIZES).expect("room for files");
+    let folder = Folder::load(root.path()).expect("the files just written");
     serve_in_thread(move || folder)
 }
 

@@ -13,7 +13,7 @@ fn lab(out: &Path, arguments: &[&str]) -> Output {
         .arg("--out")
         .arg(out)
         .output()
-        .unwrap()
+        .expect("cargo builds the program before its tests")
 }
 
 fn text(output: &Output) -> String {
@@ -30,7 +30,7 @@ fn present(role: Role) -> Vec<&'static str> {
         Origin::Debian { .. } => {
             let installed = contender.program(Path::new("")).map(|_| ());
             if let Err(error) = &installed {
-                println!("skipped: {error}");
+                eprintln!("skipped: {error}");
             }
             contender.plays(role) && installed.is_ok()
         }
@@ -80,7 +80,7 @@ fn proxies_serve_the_application() {
     let out = tempfile::tempdir().unwrap();
     let names = present(Role::Proxy);
     if names.is_empty() {
-        println!("skipped: no proxy is installed");
+        eprintln!("skipped: no proxy is installed");
         return;
     }
     let arguments = [

@@ -36,26 +36,37 @@ impl Grid<'_> {
             let expect: Arc<[u8]> = document(size).into();
             for round in 0..self.options.rounds {
                 for line in lines {
-                    let sample = self.measure(line, size, round, expect.clone())?;
-                    (self.options.progress)(&format!(
-                        "{size:>7} B  round {}  {:<9} {:<9} {:>8.0}/s  {:>7.2} µs CPU  {:>3.0} % busy{}",
-                        round + 1,
-                        sample.contender,
-                        sample.case,
-                        sample.requests_per_s(),
-                        sample.cpu_us(),
-                        sample.server_busy() * 100.0,
-                        failures(&sample),
-                    ));
-                    record.samples.push(sample);
+                    let plan = self.plan(line, size, expect.clone());
+                    let mut samples = vec![self.measure(line, &plan, round)?];
+                    if self.options.cross_check {
+                        samples.push(self.cross_check(line, &plan, round)?);
+                    }
+                    for sample in samples {
+                        self.report(&sample);
+                        record.samples.push(sample);
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn measure(&self, line: &Line, size: usize, round: usize, expect: Arc<[u8]>) -> Result<Sample> {
-        let plan = Plan {
+    fn report(&self, sample: &Sample) {
+        (self.options.progress)(&format!(
+            "{:>7} B  round {}  {:<9} {:<9} {:>8.0}/s  {:>7.2} µs CPU  {:>3.0} % busy{}",
+            sample.size,
+            sample.round + 1,
+            sample.contender,
+            sample.case,
+            sample.requests_per_s(),
+            sample.cpu_us(),
+            sample.server_busy() * 100.0,
+            failures(sample),
+        ));
+    }
+
+    fn plan(&self, line: &Line, size: usize, expect: Arc<[u8]>) -> Plan {
+        Plan {
             server: line.running.address,
             target: (line.target)(size),
             expect,
@@ -64,13 +75,25 @@ impl Grid<'_> {
             warm_up: self.options.warm_up,
             window: self.options.window,
             rate_per_second: None,
-        };
+        }
+    }
+
+    fn measure(&self, line: &Line, plan: &Plan, round: usize) -> Result<Sample> {
         let (mut opened, mut closed) = (Reading::default(), Reading::default());
-        let outcome = load::run(&plan, &mut |edge| match edge {
+        let outcome = load::run(plan, &mut |edge| match edge {
             Edge::Opens => opened = self.read(line),
             Edge::Closes => closed = self.read(line),
         })?;
-        Ok(sample(line, size, round, &outcome, &opened, &closed))
+        Ok(sample(line, plan.expect.len(), round, &outcome, &opened, &closed))
+    }
+
+    /// The same load by wrk. Its own CPU is not known here, so it counts as nobody's.
+    fn cross_check(&self, line: &Line, plan: &Plan, round: usize) -> Result<Sample> {
+        let opened = self.read(line);
+        let outcome = load::wrk::run(plan)?;
+        let closed = self.read(line);
+        let own = sample(line, plan.expect.len(), round, &outcome, &opened, &closed);
+        Ok(Sample { case: format!("{} by wrk", line.case), foreign_cores: 0.0, ..own })
     }
 
     fn read(&self, line: &Line) -> Reading {

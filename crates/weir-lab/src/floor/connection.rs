@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::sendfile;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::content::{Content, Document};
 
@@ -124,7 +124,13 @@ impl Reply {
     /// `Ok(true)` when all of it is sent, `Ok(false)` when the socket is full.
     fn send(&mut self, socket: &OwnedFd) -> Result<bool, Errno> {
         let head = if self.closing { &self.document.closing } else { &self.document.kept };
-        let more = if self.document.file.is_some() { SendFlags::MORE } else { SendFlags::empty() };
+        // Before a close the last data is held back, so that it leaves in one segment with the FIN.
+        let last = self.document.file.is_none() && !self.closing;
+        let more = if last { SendFlags::empty() } else { SendFlags::MORE };
+        if self.closing && self.document.file.is_some() && self.head_sent == 0 {
+            // sendfile knows no MSG_MORE; a cork says the same.
+            sockopt::set_tcp_cork(socket, true)?;
+        }
         while self.head_sent < head.len() {
             match send(socket, &head[self.head_sent..], SendFlags::NOSIGNAL | more) {
                 Ok(count) => self.head_sent += count,

@@ -10,6 +10,7 @@ pub mod blocking;
 mod client;
 mod engine;
 mod response;
+pub mod wrk;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
