@@ -51,17 +51,18 @@ fn describe(out: &mut String, key: &Key) {
 }
 
 fn describe_slot(slot: &Slot) -> String {
-    let kind = slot.kind.describe();
     let presence = match slot.presence {
         Presence::Required => String::new(),
-        Presence::Repeated => " One or more.".to_owned(),
+        Presence::Repeated => "One or more.".to_owned(),
         Presence::Optional(meaning) | Presence::Otherwise(meaning) => {
-            format!(" Left out: {meaning}.")
+            format!("Left out: {meaning}.")
         }
         Presence::Default(value) if value.starts_with('#') || value.parse::<u64>().is_ok() => {
-            format!(" Default: `{value}`.")
+            format!("Default: `{value}`.")
         }
-        Presence::Default(value) => format!(" Default: `\"{value}\"`."),
+        Presence::Default(value) => format!("Default: `\"{value}\"`."),
     };
-    format!("{kind}. {}{presence}", slot.doc)
+    let kind = format!("{}.", slot.kind.describe());
+    let parts = [kind.as_str(), slot.doc, &presence];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -94,11 +94,13 @@ impl Scanner<'_, '_, '_> {
                 self.at += c.len_utf8();
             }
             ';' => {
-                // One that ends nothing is harmless to people and an error to `kdl`.
-                if self.state == State::Name {
-                    self.blank.push(self.char_span());
-                }
+                let blank = self.char_span();
+                let (state, disabled) = (self.state, self.disabled);
                 self.end_node();
+                // One that ends nothing, or nothing that `kdl` gets to see, is an error to `kdl`.
+                if state == State::Name || disabled != self.disabled {
+                    self.blank.push(blank);
+                }
                 self.at += 1;
             }
             '{' => return self.open_block(),

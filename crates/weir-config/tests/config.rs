@@ -1,5 +1,7 @@
 //! What configurations mean: defaults, every setting, presets, files on disk.
 
+#![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //! around the configurations. `UPDATE_EXPECT=1 cargo test -p weir-config --test errors` rewrites
 //! the errors; read the difference before committing it.
 
+#![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
+
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;

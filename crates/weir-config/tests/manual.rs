@@ -1,6 +1,8 @@
 //! `docs/manual/configuration.md` is true: its examples parse, and its second part is the
 //! reference made from the key table.
 
+#![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
+
 use std::fs;
 use std::path::PathBuf;
 

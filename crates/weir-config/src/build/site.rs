@@ -105,7 +105,7 @@ impl Build<'_, '_> {
     }
 
     fn routes(&mut self, site: &Line) -> Option<Vec<Route>> {
-        self.check_count(site, "route", ROUTES_MAX, "route \"/*\" { files \"/srv/www\"; }");
+        self.check_count(site, "route", ROUTES_MAX, "route \"/*\" { files \"/srv/www\" }");
         let mut routes = Vec::new();
         let mut first: HashMap<Pattern, Span> = HashMap::new();
         for line in site.lines.all("route") {

@@ -56,7 +56,7 @@ pub(crate) const ROUTE: &[Key] = &[
     Key {
         block: Block::Files,
         name: "index",
-        arguments: &[slot("name", Kind::Text(&FILE_NAME), Repeated, "File names.")],
+        arguments: &[slot("name", Kind::Text(&FILE_NAME), Repeated, "")],
         properties: &[],
         children: None,
         repeats: false,
@@ -122,7 +122,7 @@ pub(crate) const ROUTE: &[Key] = &[
         name: "respond",
         arguments: &[slot("body", Kind::Text(&BODY), Required, "Sent as it is; may be `\"\"`.")],
         properties: &[
-            slot("status", Kind::Number { min: 200, max: 599 }, Default("200"), "Status code."),
+            slot("status", Kind::Number { min: 200, max: 599 }, Default("200"), ""),
             slot(
                 "content-type",
                 Kind::Text(&MEDIA_TYPE),
@@ -200,14 +200,14 @@ pub(crate) const ROUTE: &[Key] = &[
         children: Some(Block::Header),
         repeats: false,
         doc: "Edits of the header sent to the origin, in order. For `proxy` only.",
-        example: "request-header { set \"X-Site\" \"shop\"; }",
+        example: "request-header { set \"X-Site\" \"shop\" }",
     },
     Key {
         block: Block::Header,
         name: "set",
         arguments: &[
-            slot("name", Kind::Text(&HEADER_NAME), Required, "Field name."),
-            slot("value", Kind::Text(&HEADER_VALUE), Required, "Field value."),
+            slot("name", Kind::Text(&HEADER_NAME), Required, ""),
+            slot("value", Kind::Text(&HEADER_VALUE), Required, ""),
         ],
         properties: &[],
         children: None,
@@ -219,8 +219,8 @@ pub(crate) const ROUTE: &[Key] = &[
         block: Block::Header,
         name: "add",
         arguments: &[
-            slot("name", Kind::Text(&HEADER_NAME), Required, "Field name."),
-            slot("value", Kind::Text(&HEADER_VALUE), Required, "Field value."),
+            slot("name", Kind::Text(&HEADER_NAME), Required, ""),
+            slot("value", Kind::Text(&HEADER_VALUE), Required, ""),
         ],
         properties: &[],
         children: None,
@@ -231,7 +231,7 @@ pub(crate) const ROUTE: &[Key] = &[
     Key {
         block: Block::Header,
         name: "remove",
-        arguments: &[slot("name", Kind::Text(&HEADER_NAME), Required, "Field name.")],
+        arguments: &[slot("name", Kind::Text(&HEADER_NAME), Required, "")],
         properties: &[],
         children: None,
         repeats: true,

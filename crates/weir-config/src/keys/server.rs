@@ -30,12 +30,7 @@ pub(crate) const SERVER: &[Key] = &[
     Key {
         block: Block::Server,
         name: "admin",
-        arguments: &[slot(
-            "address",
-            Kind::Text(&ADMIN_ADDRESS),
-            Default("127.0.0.1:9900"),
-            "Address, or `\"off\"`.",
-        )],
+        arguments: &[slot("address", Kind::Text(&ADMIN_ADDRESS), Default("127.0.0.1:9900"), "")],
         properties: &[slot(
             "allow-remote",
             Kind::Switch,
@@ -55,7 +50,7 @@ pub(crate) const SERVER: &[Key] = &[
             "account",
             Kind::Text(&ACCOUNT),
             Otherwise("stay who started the server"),
-            "Name or number.",
+            "",
         )],
         properties: &[],
         children: None,
@@ -66,12 +61,7 @@ pub(crate) const SERVER: &[Key] = &[
     Key {
         block: Block::Server,
         name: "group",
-        arguments: &[slot(
-            "account",
-            Kind::Text(&ACCOUNT),
-            Otherwise("the user's own group"),
-            "Name or number.",
-        )],
+        arguments: &[slot("account", Kind::Text(&ACCOUNT), Otherwise("the user's own group"), "")],
         properties: &[],
         children: None,
         repeats: false,
@@ -81,7 +71,7 @@ pub(crate) const SERVER: &[Key] = &[
     Key {
         block: Block::Server,
         name: "watch",
-        arguments: &[slot("on", Kind::Switch, Default("#false"), "Whether to watch.")],
+        arguments: &[slot("on", Kind::Switch, Default("#false"), "")],
         properties: &[],
         children: None,
         repeats: false,
@@ -91,12 +81,7 @@ pub(crate) const SERVER: &[Key] = &[
     Key {
         block: Block::Server,
         name: "drain-timeout",
-        arguments: &[slot(
-            "time",
-            Kind::Time { min: 0, max: HOUR },
-            Default("30s"),
-            "How long to wait.",
-        )],
+        arguments: &[slot("time", Kind::Time { min: 0, max: HOUR }, Default("30s"), "")],
         properties: &[],
         children: None,
         repeats: false,
@@ -146,12 +131,7 @@ pub(crate) const SERVER: &[Key] = &[
     Key {
         block: Block::Limits,
         name: "header-count",
-        arguments: &[slot(
-            "count",
-            Kind::Number { min: 1, max: 1_000 },
-            Default("100"),
-            "Number of fields.",
-        )],
+        arguments: &[slot("count", Kind::Number { min: 1, max: 1_000 }, Default("100"), "")],
         properties: &[],
         children: None,
         repeats: false,
@@ -161,7 +141,7 @@ pub(crate) const SERVER: &[Key] = &[
     Key {
         block: Block::Limits,
         name: "body-size",
-        arguments: &[slot("size", Kind::Size { min: 0, max: TIB }, Default("64MiB"), "Bytes.")],
+        arguments: &[slot("size", Kind::Size { min: 0, max: TIB }, Default("64MiB"), "")],
         properties: &[],
         children: None,
         repeats: false,

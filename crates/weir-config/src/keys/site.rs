@@ -90,6 +90,6 @@ pub(crate) const SITE: &[Key] = &[
         doc: "What happens to requests for a path; at least one is needed. An exact path goes \
               before a beginning, a longer beginning before a shorter one, whatever the order of \
               the lines.",
-        example: "route \"/images/*\" { files \"/srv/images\"; }\nroute \"/*\" { proxy \"http://127.0.0.1:8080\"; }",
+        example: "route \"/images/*\" { files \"/srv/images\" }\nroute \"/*\" { proxy \"http://127.0.0.1:8080\" }",
     },
 ];

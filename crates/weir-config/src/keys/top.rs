@@ -25,7 +25,7 @@ pub(crate) const TOP: &[Key] = &[
         children: Some(Block::Cache),
         repeats: false,
         doc: "Settings of the cache that all sites share.",
-        example: "cache { memory \"1GiB\"; }",
+        example: "cache { memory \"1GiB\" }",
     },
     Key {
         block: Block::File,
@@ -58,6 +58,6 @@ pub(crate) const TOP: &[Key] = &[
         children: Some(Block::Site),
         repeats: true,
         doc: "A web site: its names, listeners and routes. At least one is needed.",
-        example: "site \"shop.example\" \"www.shop.example\" {\n    listen \":80\"\n    route \"/*\" { files \"/srv/shop\"; }\n}",
+        example: "site \"shop.example\" \"www.shop.example\" {\n    listen \":80\"\n    route \"/*\" { files \"/srv/shop\" }\n}",
     },
 ];
