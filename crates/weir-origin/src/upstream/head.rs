@@ -109,7 +109,9 @@ impl Job {
             }
         }
         if !self.upgrade {
-            if close {
+            // The caller asks for it where it does not trust the server to read the content.
+            let asked = headers.get(CONNECTION).is_some_and(|value| value == "close");
+            if close || asked {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             } else if headers.contains_key(TE) {
                 // RFC 9110, section 10.1.4: TE is hop-by-hop.

@@ -9,7 +9,8 @@ use saphyr_parser::{Event, Parser};
 /// A request and what it is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// File and name.
+    /// The file's name without its extension.
+    pub(crate) file: String,
     pub(crate) name: String,
     pub(crate) method: String,
     pub(crate) uri: Vec<u8>,
@@ -76,7 +77,8 @@ fn case(file: &str, node: &Node) -> Case {
     };
     let header = |node: &Node| (node.field("name").bytes(), node.field("value").bytes());
     Case {
-        name: format!("{file}: {}", node.field("name").text()),
+        file: file.to_owned(),
+        name: node.field("name").text().to_owned(),
         method: node.field("method").text().to_owned(),
         uri: node.field("uri").bytes(),
         version: node.field("version").text().to_owned(),
