@@ -153,7 +153,7 @@ impl Measure {
 pub(crate) mod tests {
     use super::*;
     use crate::machine::Machine;
-    use crate::procfs::{KernelMemory, Memory};
+    use crate::procfs::Memory;
     use crate::result::Settings;
 
     /// A record with nothing measured.
@@ -250,9 +250,9 @@ pub(crate) mod tests {
                 round: 0,
                 clients: 10,
                 before: Memory::default(),
-                held: Memory { anonymous, ..Memory::default() },
-                kernel_before: KernelMemory::default(),
-                kernel_held: KernelMemory { tcp: 1 << 30, shared },
+                held: Memory { anonymous, shared, ..Memory::default() },
+                tcp_before: 0,
+                tcp_held: 1 << 30,
                 verified: 0,
             });
             evaluate(&record).remove(0)

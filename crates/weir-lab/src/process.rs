@@ -5,16 +5,18 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::contender::{Contender, Place, Role};
+use crate::contender::{Contender, Place, Role, this_program};
 use crate::documents;
 use crate::error::{Doing, Error, Result};
 use crate::load::blocking;
@@ -27,6 +29,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two looks at it.
 const POLL: Duration = Duration::from_millis(20);
+/// Where contenders listen; Linux gives outgoing connections ports from 32768 up.
+const PORTS: Range<u16> = 12_000..32_000;
 /// Bytes of its output shown when it fails.
 const OUTPUT_SHOWN: usize = 2_000;
 
@@ -72,7 +76,7 @@ impl Site {
 
     fn start_app(&mut self, cores: Cores) -> Result<()> {
         let socket = self.app_socket();
-        let program = std::env::current_exe().doing(|| "finding this program".to_owned())?;
+        let program = this_program();
         let arguments = ["app".to_owned(), "--unix".to_owned(), socket.display().to_string()];
         let log = self.dir.path().join("app.log");
         let mut app = Program::start(&program, &arguments, &log, cores.load, cores)?;
@@ -252,12 +256,21 @@ fn public_dir() -> Result<TempDir> {
     Ok(dir)
 }
 
-/// A port that was free a moment ago. Another program could take it; the start would then fail.
+/// A port that was free a moment ago, below those that the system gives to outgoing connections:
+/// a load that is running meanwhile could take one of these between here and the contender's bind.
 fn free_port() -> Result<u16> {
-    let listener =
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing(|| "finding a free port".to_owned())?;
-    let address = listener.local_addr().doing(|| "finding a free port".to_owned())?;
-    Ok(address.port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let span = PORTS.end - PORTS.start;
+    // Labs that run at the same time, as in tests, start looking at different places.
+    let first = std::process::id().wrapping_mul(97);
+    for _ in 0..span {
+        let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (step % u32::from(span)) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(Error::Usage(format!("no free port among {PORTS:?}")))
 }
 
 /// The end of a text file; empty if there is none.

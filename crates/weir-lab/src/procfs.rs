@@ -6,8 +6,9 @@
 //! machines) it contains the soft interrupts that ran while the thread did. On loopback a send
 //! runs the receiver's half of the network stack too, so each side pays for delivery to the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +106,9 @@ pub fn read_machine_ticks() -> MachineTicks {
     fs::read_to_string("/proc/stat").ok().and_then(|text| machine_ticks(&text)).unwrap_or_default()
 }
 
+/// Unit of `st_blocks` (stat(2)).
+const BLOCK_SIZE: u64 = 512;
+
 /// User memory of a group of processes, in bytes. Pages that they share count once
 /// (proportional set size).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +119,8 @@ pub struct Memory {
     pub anonymous: u64,
     /// Mapped files.
     pub file: u64,
-    /// Mapped shared memory, memfds included.
+    /// Shared memory: what is mapped of it, or all pages of the memfds that are open, whichever is
+    /// more. Bodies that only the kernel ever touches are in memfds and mapped nowhere.
     pub shared: u64,
 }
 
@@ -134,6 +139,27 @@ pub fn smaps_rollup(text: &str) -> Memory {
 /// Memory of `pids` together.
 #[must_use]
 pub fn memory(pids: &[Pid]) -> Memory {
+    let mapped = mapped_memory(pids);
+    Memory { shared: mapped.shared.max(memfd_bytes(pids)), ..mapped }
+}
+
+/// Bytes of the pages of all memfds that `pids` have open, each memfd once.
+fn memfd_bytes(pids: &[Pid]) -> u64 {
+    let files: HashSet<(u64, u64)> = pids
+        .iter()
+        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).ok())
+        .flat_map(|entries| entries.flatten())
+        .filter(|entry| {
+            let target = fs::read_link(entry.path()).unwrap_or_default();
+            target.to_string_lossy().starts_with("/memfd:")
+        })
+        .filter_map(|entry| fs::metadata(entry.path()).ok())
+        .map(|file| (file.ino(), file.blocks() * BLOCK_SIZE))
+        .collect();
+    files.iter().map(|(_, bytes)| bytes).sum()
+}
+
+fn mapped_memory(pids: &[Pid]) -> Memory {
     pids.iter()
         .filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok())
         .map(|text| smaps_rollup(&text))
@@ -145,34 +171,18 @@ pub fn memory(pids: &[Pid]) -> Memory {
         })
 }
 
-/// Kernel-wide memory that no process need have mapped, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KernelMemory {
-    /// Buffers of TCP sockets, both ends of loopback connections (`/proc/net/sockstat`).
-    pub tcp: u64,
-    /// All shared memory: tmpfs and memfds, mapped or not (`/proc/meminfo`, `Shmem`).
-    pub shared: u64,
+/// Pages of the buffers of all TCP sockets, from `/proc/net/sockstat`.
+#[must_use]
+pub fn tcp_pages(sockstat: &str) -> Option<u64> {
+    let line = sockstat.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    line.split_once("mem ")?.1.trim().parse().ok()
 }
 
-/// Parses `/proc/net/sockstat` and `/proc/meminfo`; `page_size` in bytes.
+/// Bytes of the buffers of all TCP sockets of the machine, both ends of loopback connections.
 #[must_use]
-pub fn kernel_memory(sockstat: &str, meminfo: &str, page_size: u64) -> KernelMemory {
-    let tcp_pages = sockstat
-        .lines()
-        .find_map(|line| line.strip_prefix("TCP:"))
-        .and_then(|line| line.split_once("mem ")?.1.trim().parse::<u64>().ok());
-    KernelMemory {
-        tcp: tcp_pages.unwrap_or(0) * page_size,
-        shared: kilobytes(meminfo, "Shmem:").unwrap_or(0) * 1024,
-    }
-}
-
-/// Reads [`KernelMemory`].
-#[must_use]
-pub fn read_kernel_memory() -> KernelMemory {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let page_size = rustix::param::page_size() as u64;
-    kernel_memory(&read("/proc/net/sockstat"), &read("/proc/meminfo"), page_size)
+pub fn tcp_bytes() -> u64 {
+    let sockstat = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    tcp_pages(&sockstat).unwrap_or(0) * rustix::param::page_size() as u64
 }
 
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
@@ -228,11 +238,24 @@ mod tests {
     }
 
     #[test]
-    fn kernel_memory_from_both_files() {
+    fn tcp_buffers() {
         let sockstat = "sockets: used 19\nTCP: inuse 2 orphan 0 tw 0 alloc 2 mem 131\nUDP: mem 3\n";
-        let got = kernel_memory(sockstat, "MemTotal: 9 kB\nShmem:   12 kB\n", 4_096);
-        assert_eq!(got, KernelMemory { tcp: 131 * 4_096, shared: 12 * 1024 });
-        assert_eq!(kernel_memory("", "", 4_096), KernelMemory::default());
+        assert_eq!(tcp_pages(sockstat), Some(131));
+        assert_eq!(tcp_pages(""), None);
+    }
+
+    #[test]
+    fn memfds_count_by_their_pages_mapped_or_not() {
+        let pids = [std::process::id()];
+        let before = memfd_bytes(&pids);
+        let name = "weir-lab-test";
+        let memfd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = fs::File::from(memfd);
+        std::io::Write::write_all(&mut file, &[1; 1 << 20]).unwrap();
+        let twice = file.try_clone().unwrap();
+        assert_eq!(memfd_bytes(&pids) - before, 1 << 20, "once, though it is open twice");
+        drop((file, twice));
+        assert_eq!(memfd_bytes(&pids), before);
     }
 
     #[test]

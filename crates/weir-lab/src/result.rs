@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
 use crate::machine::Machine;
-use crate::procfs::{KernelMemory, Memory};
+use crate::procfs::Memory;
 
 /// The result of one experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -138,10 +138,10 @@ pub struct MemorySample {
     pub before: Memory,
     /// With all connections held.
     pub held: Memory,
-    /// The kernel's, before.
-    pub kernel_before: KernelMemory,
-    /// The kernel's, with all connections held.
-    pub kernel_held: KernelMemory,
+    /// Bytes of all TCP buffers of the machine, before.
+    pub tcp_before: u64,
+    /// The same, with all connections held.
+    pub tcp_held: u64,
     /// Connections whose response was read to its end afterwards, and was right.
     pub verified: usize,
 }
@@ -151,16 +151,14 @@ impl MemorySample {
     /// shared memory whether mapped or not, each page once.
     #[must_use]
     pub fn bytes_per_client(&self) -> f64 {
-        let private = |memory: &Memory| (memory.anonymous + memory.file) as f64;
-        let own = private(&self.held) - private(&self.before);
-        let shared = self.kernel_held.shared as f64 - self.kernel_before.shared as f64;
-        (own + shared) / self.clients as f64
+        let all = |memory: &Memory| (memory.anonymous + memory.file + memory.shared) as f64;
+        (all(&self.held) - all(&self.before)) / self.clients as f64
     }
 
     /// Growth of the kernel's TCP buffers per client in bytes, both ends of the connection.
     #[must_use]
     pub fn tcp_bytes_per_client(&self) -> f64 {
-        (self.kernel_held.tcp as f64 - self.kernel_before.tcp as f64) / self.clients as f64
+        (self.tcp_held as f64 - self.tcp_before as f64) / self.clients as f64
     }
 }
 

@@ -111,13 +111,13 @@ fn measure(
     };
     let failed = |reason| Error::Answer(format!("{}: {reason}", contender.name));
     let before = settled_memory(&running);
-    let kernel_before = procfs::read_kernel_memory();
+    let tcp_before = procfs::tcp_bytes();
     let mut held = Vec::with_capacity(holding.clients);
     for index in 0..holding.clients {
         held.push(holding.open(&running, index).map_err(failed)?);
     }
     let held_memory = settled_memory(&running);
-    let kernel_held = procfs::read_kernel_memory();
+    let tcp_held = procfs::tcp_bytes();
     let verified = holding.verify(&mut held).map_err(failed)?;
     if running.has_ended() {
         return Err(failed("it died under the load".to_owned()));
@@ -129,8 +129,8 @@ fn measure(
         clients: holding.clients,
         before,
         held: held_memory,
-        kernel_before,
-        kernel_held,
+        tcp_before,
+        tcp_held,
         verified,
     };
     (options.progress)(&format!(
