@@ -117,7 +117,10 @@ where
 {
     let worker = Arc::clone(&connection.worker);
     let service = Pipeline { connection };
-    finish(&worker, worker.http1.serve_connection(TokioIo::new(stream), service).with_upgrades().await);
+    finish(
+        &worker,
+        worker.http1.serve_connection(TokioIo::new(stream), service).with_upgrades().await,
+    );
 }
 
 async fn serve_http2<S>(stream: S, connection: Arc<Connection>)

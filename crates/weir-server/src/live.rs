@@ -238,18 +238,17 @@ fn open_logs(
 ) -> Result<Vec<Arc<AccessLog>>, StartError> {
     let mut logs: Vec<Arc<AccessLog>> = Vec::new();
     for wanted in config.sites.iter().filter_map(|site| site.access_log.as_ref()) {
-        let same = |log: &&Arc<AccessLog>| {
-            log.path() == wanted.path && log.format() == wanted.format
-        };
+        let same =
+            |log: &&Arc<AccessLog>| log.path() == wanted.path && log.format() == wanted.format;
         if logs.iter().any(|log| same(&log)) {
             continue;
         }
         let kept = previous.and_then(|live| live.logs.iter().find(same)).cloned();
         let log = match kept {
             Some(log) => log,
-            None => AccessLog::open(&wanted.path, wanted.format, workers).map(Arc::new).map_err(
-                |source| StartError::AccessLog { path: wanted.path.clone(), source },
-            )?,
+            None => AccessLog::open(&wanted.path, wanted.format, workers)
+                .map(Arc::new)
+                .map_err(|source| StartError::AccessLog { path: wanted.path.clone(), source })?,
         };
         logs.push(log);
     }

@@ -79,11 +79,8 @@ impl Ready {
         let workers = (0..self.workers)
             .map(|index| worker::start(index, &self.shared))
             .collect::<Result<Vec<_>, _>>()?;
-        let server = Server {
-            shared: self.shared,
-            workers,
-            listening: Mutex::new(BTreeMap::new()),
-        };
+        let server =
+            Server { shared: self.shared, workers, listening: Mutex::new(BTreeMap::new()) };
         let mut listening = server.listening.lock();
         for bound in self.bound {
             server.hand_out(bound, &mut listening);
@@ -199,11 +196,7 @@ impl Server {
         &self.shared
     }
 
-    fn hand_out(
-        &self,
-        bound: Bound,
-        listening: &mut BTreeMap<Address, Option<SocketAddr>>,
-    ) {
+    fn hand_out(&self, bound: Bound, listening: &mut BTreeMap<Address, Option<SocketAddr>>) {
         let number = self.shared.listener_number(&bound.address);
         for (worker, fd) in self.workers.iter().zip(bound.descriptors) {
             // A worker that is gone has panicked; the others go on.

@@ -180,7 +180,11 @@ async fn drain(worker: &Worker, deadline: Instant, sweeper: &AbortHandle) {
     sweeper.abort();
     let left = worker.table.len();
     if left > 0 {
-        tracing::warn!(worker = worker.index, connections = left, "drain timeout: closing the rest");
+        tracing::warn!(
+            worker = worker.index,
+            connections = left,
+            "drain timeout: closing the rest"
+        );
     }
 }
 

@@ -59,14 +59,14 @@ pub(crate) fn parse<T: DeserializeOwned>(answer: &str) -> Result<T, Failure> {
 
 fn ask(admin: &str, method: Method, path: &str, body: &str) -> Result<String, Failure> {
     let address = weir_config::parse_listen(admin).map_err(Failure::Address)?;
-    let unreachable =
-        |cause: String| Failure::Unreachable { admin: admin.to_owned(), cause };
+    let unreachable = |cause: String| Failure::Unreachable { admin: admin.to_owned(), cause };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| unreachable(e.to_string()))?;
-    let asking = tokio::time::timeout(TIMEOUT, exchange(address, method, path, body));
-    let answer = runtime.block_on(async { asking.await });
+    let answer = runtime.block_on(async {
+        tokio::time::timeout(TIMEOUT, exchange(address, method, path, body)).await
+    });
     let (accepted, text) = answer
         .map_err(|_| unreachable(format!("no answer within {} s", TIMEOUT.as_secs())))?
         .map_err(|e| unreachable(e.to_string()))?;

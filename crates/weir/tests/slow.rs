@@ -4,6 +4,7 @@
 mod common;
 
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::origin::{self, Origin};
@@ -11,11 +12,16 @@ use common::server::Weir;
 use common::{client, free_address, tools};
 
 /// How long an attack lasts, in seconds.
-const ATTACK_S: u32 = 6;
+const ATTACK_S: u32 = 4;
 
-/// An ordinary request takes well under a millisecond; with the attacker, the server and the other
-/// attacks on the same two cores, a second is the line between slow and unavailable.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// What slowhttptest itself calls unavailable; attacker and server share the machine.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Half of the ordinary requests must be answered faster. They take a millisecond otherwise.
+const MEDIAN_MAX: Duration = Duration::from_millis(100);
+
+/// One attack at a time: a thousand connections each are enough for one machine.
+static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
 fn slow_headers() {
@@ -35,6 +41,7 @@ fn slow_reads() {
 
 fn stays_available(attack: &[&str], target: &str) {
     let Some(slowhttptest) = tools::find_or_skip("slowhttptest") else { return };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let address = free_address();
     let files = tempfile::TempDir::new().unwrap();
     std::fs::write(files.path().join("large"), vec![b'x'; 8 << 20]).unwrap();
@@ -56,7 +63,7 @@ fn stays_available(attack: &[&str], target: &str) {
 
     let mut attacker = Command::new(slowhttptest)
         .args(attack)
-        .args(["-c", "1000", "-r", "500", "-p", "3", "-l", &ATTACK_S.to_string()])
+        .args(["-c", "1000", "-r", "1000", "-p", "3", "-l", &ATTACK_S.to_string()])
         .args(["-u", &format!("http://{address}{target}")])
         .current_dir(weir.directory())
         .stdout(Stdio::null())
@@ -64,7 +71,7 @@ fn stays_available(attack: &[&str], target: &str) {
         .spawn()
         .unwrap();
     let start = Instant::now();
-    let (mut answers, mut slowest) = (0, Duration::ZERO);
+    let mut times = Vec::new();
     let mut open_most = 0;
     while attacker.try_wait().unwrap().is_none() {
         if start.elapsed() > Duration::from_secs(u64::from(ATTACK_S) * 5) {
@@ -75,13 +82,15 @@ fn stays_available(attack: &[&str], target: &str) {
         let asked = Instant::now();
         let answer = client::get(address, "site.example", "/small").expect("an answer");
         assert_eq!((answer.status, &answer.body[..]), (200, &b"small"[..]));
-        slowest = slowest.max(asked.elapsed());
-        answers += 1;
+        times.push(asked.elapsed());
         open_most = open_most.max(open_connections(weir.pid()));
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(slowest < ANSWER_MAX, "an answer took {slowest:?}");
-    assert!(answers > 20, "only {answers} requests fitted into the attack");
+    times.sort();
+    let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
+    println!("{} answers: median {median:?}, slowest {slowest:?}", times.len());
+    assert!(median < MEDIAN_MAX && slowest < ANSWER_MAX, "median {median:?}, slowest {slowest:?}");
+    assert!(times.len() > 20, "only {} requests fitted into the attack", times.len());
     // Without this the test would pass if the attack never took place.
     assert!(open_most > 500, "never more than {open_most} connections were open");
     assert!(weir.is_running());

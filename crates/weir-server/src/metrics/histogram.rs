@@ -27,10 +27,7 @@ pub(crate) struct Snapshot {
 
 impl Histogram {
     pub(crate) fn new() -> Histogram {
-        Histogram {
-            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-            sum_ns: AtomicU64::new(0),
-        }
+        Histogram { buckets: std::array::from_fn(|_| AtomicU64::new(0)), sum_ns: AtomicU64::new(0) }
     }
 
     #[inline]

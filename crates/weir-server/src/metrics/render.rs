@@ -104,8 +104,7 @@ fn routes(page: &mut Page, shared: &Shared) {
         for (i, count) in duration.buckets.iter().enumerate() {
             cumulative += count;
             let bound = BOUNDS_US.get(i).map_or("+Inf".to_owned(), |us| seconds(us * 1000));
-            let labels =
-                [("site", route.site.as_str()), ("route", &route.route), ("le", &bound)];
+            let labels = [("site", route.site.as_str()), ("route", &route.route), ("le", &bound)];
             page.sample("weir_request_duration_seconds_bucket", &labels, cumulative);
         }
         let labels = [("site", route.site.as_str()), ("route", &route.route)];
@@ -202,9 +201,8 @@ fn upstreams(page: &mut Page, shared: &Shared) {
     let live = shared.live.load();
     let mut groups: Vec<_> = live.groups.values().map(|group| group.status()).collect();
     groups.sort_by(|a, b| a.name.cmp(&b.name));
-    let servers = || {
-        groups.iter().flat_map(|group| group.servers.iter().map(|s| (group.name.as_str(), s)))
-    };
+    let servers =
+        || groups.iter().flat_map(|group| group.servers.iter().map(|s| (group.name.as_str(), s)));
     page.family("weir_upstream_healthy", "gauge", "1 while the server gets requests.");
     for (upstream, server) in servers() {
         let labels = [("upstream", upstream), ("server", &server.server)];

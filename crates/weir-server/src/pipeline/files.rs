@@ -11,9 +11,7 @@ use weir_cache::{
     Cache, Collapse, Failure, Freshness, Head, KeyRef, Lead, Object, Outcome, SourceStamp,
 };
 use weir_http::cache_status::CacheStatus;
-use weir_origin::files::{
-    Accepted, FileRoot, FilesError, Found, ListingFormat, OpenFile, Stamp,
-};
+use weir_origin::files::{Accepted, FileRoot, FilesError, Found, ListingFormat, OpenFile, Stamp};
 
 use super::Ask;
 use super::look_up::{self, Missed};
@@ -68,9 +66,7 @@ pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
             reply::copy(object.headers(), &mut headers);
             (object.status(), headers, Whole::Object(object))
         }
-        Ok(Loaded::File(file)) => {
-            (StatusCode::OK, file_headers(&file, None), Whole::File(file))
-        }
+        Ok(Loaded::File(file)) => (StatusCode::OK, file_headers(&file, None), Whole::File(file)),
         Ok(Loaded::Directory) => return redirect_to_directory(ask),
         Ok(Loaded::Listing(headers, body)) => (StatusCode::OK, headers, Whole::Bytes(body)),
         Err(refusal) => return ask.refuse(refusal, cache),

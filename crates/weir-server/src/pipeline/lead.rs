@@ -13,9 +13,9 @@ use weir_cache::{Failure, FillReader, FillWriter, Lead, Object, PurgeMode, Stale
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
+use super::Target;
 use super::forward;
 use super::refuse::Refusal;
-use super::Target;
 use crate::connection::Connection;
 use crate::live::{Route, Source};
 use crate::shared::unix_ms;
@@ -130,8 +130,8 @@ async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked
         return Err(Unasked::Refused(Refusal::NotFound));
     };
     let Leading { connection, route, head, target, stale } = leading;
-    let mut outgoing = forward::outgoing(connection, route, source, head, target)
-        .map_err(Unasked::Refused)?;
+    let mut outgoing =
+        forward::outgoing(connection, route, source, head, target).map_err(Unasked::Refused)?;
     match stale {
         Some(stale) => {
             policy::make_conditional(stale.object.headers(), &mut outgoing.head.headers);

@@ -17,6 +17,7 @@ mod reply;
 mod route;
 mod select;
 mod tunnel;
+mod unread;
 mod whole;
 
 use std::sync::Arc;
@@ -68,19 +69,24 @@ pub(crate) struct Target {
 pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
     let mut record = Record::start(connection, Instant::now());
     let (mut head, body) = request.into_parts();
+    let version = head.version;
     let live = connection.worker.shared.live.load();
 
     // Route.
     let routed = match route::route(&live, connection, &head) {
         Ok(routed) => routed,
-        Err(refusal) => return now(refuse::refuse(refusal, record, &head, Some(&body))),
+        Err(refusal) => {
+            let response = refuse::refuse(refusal, record, &head, Some(&body));
+            return unread::reply(response, version, body);
+        }
     };
     let route = Arc::clone(routed.route);
     record.set_route(&route, &head.method, &head.uri, head.version, &head.headers);
 
     // Admit.
     if let Err(refusal) = admit::admit(&route, &head, routed.framing) {
-        return now(refuse::refuse(refusal, record, &head, Some(&body)));
+        let response = refuse::refuse(refusal, record, &head, Some(&body));
+        return unread::reply(response, version, body);
     }
 
     // Cache.
@@ -88,23 +94,28 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     let missed = match look_up::look_up(connection, &routed, &head, unix_ms(wall)) {
         Found::Fresh(object) => {
             let whole = whole::Whole::Object(object);
-            return now(reply::from_cache(record, &route, &mut head, whole, unix_ms(wall)));
+            let response = reply::from_cache(record, &route, &mut head, whole, unix_ms(wall));
+            return unread::reply(response, version, body);
         }
         Found::Missed(missed) => missed,
     };
 
     // Source.
     let target = routed.into_target(&head.uri);
-    let ask = Ask { record, route, head, body: Some(body), target, now: wall };
-    match &ask.route.source {
-        Source::Redirect { .. } | Source::Respond { .. } => now(fixed::answer(ask)),
-        Source::Files(_) => Reply::Later(Box::pin(files::answer(ask, missed))),
-        Source::Proxy(_) => Reply::Later(Box::pin(proxy::answer(ask, missed))),
+    let mut ask = Ask { record, route, head, body: Some(body), target, now: wall };
+    if let Source::Proxy(_) = &ask.route.source {
+        return Reply::Later(Box::pin(proxy::answer(ask, missed)));
     }
-}
-
-fn now(response: Response<ReplyBody>) -> Reply {
-    Reply::Now(Some(response))
+    let unread = ask.body.take_if(|body| unread::is_open(version, body));
+    match (&ask.route.source, unread) {
+        (Source::Files(_), None) => Reply::Later(Box::pin(files::answer(ask, missed))),
+        (Source::Files(_), Some(body)) => Reply::Later(Box::pin(async {
+            unread::read(body).await;
+            files::answer(ask, missed).await
+        })),
+        (_, None) => Reply::Now(Some(fixed::answer(ask))),
+        (_, Some(body)) => unread::reply(fixed::answer(ask), version, body),
+    }
 }
 
 impl Ask {

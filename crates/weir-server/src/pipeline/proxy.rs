@@ -11,7 +11,7 @@ use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
 use super::client_body::ClientBody;
-use super::lead::{self, Led, Leading};
+use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
 use super::refuse::Refusal;
 use super::reply::{self, Answer};
@@ -104,11 +104,8 @@ fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
     let forwarded = CacheStatus::forwarded(missed.forward);
     match led {
         Led::Fill(reader, status) => {
-            let value = CacheStatus {
-                stored: true,
-                forward_status: Some(status.as_u16()),
-                ..forwarded
-            };
+            let value =
+                CacheStatus { stored: true, forward_status: Some(status.as_u16()), ..forwarded };
             stored(ask, Whole::Fill(reader), CacheResult::Miss, value)
         }
         Led::Fresh(object) => {
@@ -133,11 +130,11 @@ async fn pass(mut ask: Ask, scope: Option<u64>, why: Forward) -> Response<ReplyB
     let cache = if scope.is_some() { CacheResult::Pass } else { CacheResult::None };
     let group = Arc::clone(&source.group);
     let connection = Arc::clone(ask.connection());
-    let outgoing =
-        match forward::outgoing(&connection, &ask.route, source, &ask.head, &ask.target) {
-            Ok(outgoing) => outgoing,
-            Err(refusal) => return ask.refuse(refusal, cache),
-        };
+    let outgoing = match forward::outgoing(&connection, &ask.route, source, &ask.head, &ask.target)
+    {
+        Ok(outgoing) => outgoing,
+        Err(refusal) => return ask.refuse(refusal, cache),
+    };
     let (body, verdict) = match ask.body.take_if(|body| !body.is_end_stream()) {
         None => (RequestBody::Empty, None),
         Some(body) => {

@@ -78,11 +78,8 @@ pub(super) fn refuse(
     body: Option<&Incoming>,
 ) -> Response<ReplyBody> {
     let status = refusal.status();
-    let mut text = format!(
-        "{} {}\n",
-        status.as_u16(),
-        status.canonical_reason().unwrap_or("Error")
-    );
+    let mut text =
+        format!("{} {}\n", status.as_u16(), status.canonical_reason().unwrap_or("Error"));
     if let Some(detail) = refusal.detail() {
         text.insert_str(text.len() - 1, ": ");
         text.insert_str(text.len() - 1, &detail);
@@ -94,11 +91,8 @@ pub(super) fn refuse(
         record.connection().socket.set_body_left();
         closes = true;
     }
-    let content = if head.method == http::Method::HEAD {
-        Content::Empty
-    } else {
-        Content::One(text.into())
-    };
+    let content =
+        if head.method == http::Method::HEAD { Content::Empty } else { Content::One(text.into()) };
     let mut response = Response::new(ReplyBody::new(content, Some(record)));
     *response.status_mut() = status;
     let headers = response.headers_mut();

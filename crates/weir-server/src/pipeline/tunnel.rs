@@ -48,12 +48,8 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
         };
         socket.set_tunnel();
         let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
-        let copying = copy_bidirectional_with_sizes(
-            &mut client,
-            &mut origin,
-            BUFFER_BYTES,
-            BUFFER_BYTES,
-        );
+        let copying =
+            copy_bidirectional_with_sizes(&mut client, &mut origin, BUFFER_BYTES, BUFFER_BYTES);
         // Ends with either side; a graceful stop waits for tunnels as for any request.
         match copying.await {
             Ok((sent, received)) => {

@@ -76,9 +76,8 @@ impl Whole {
                 Ok(spans.iter().map(part).collect())
             }
             Whole::Bytes(bytes) => {
-                let part = |&(start, end): &(u64, u64)| {
-                    vec![bytes.slice(start as usize..end as usize)]
-                };
+                let part =
+                    |&(start, end): &(u64, u64)| vec![bytes.slice(start as usize..end as usize)];
                 Ok(spans.iter().map(part).collect())
             }
             _ => Err(self),

@@ -65,8 +65,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
 fn run_file(run: Run) -> Result<(), Failure> {
     logging::start();
     let config = weir_config::load(&run.file)?;
-    let settings =
-        Settings { config, origin: Origin::File(run.file), admin_is_optional: false };
+    let settings = Settings { config, origin: Origin::File(run.file), admin_is_optional: false };
     Ok(serving::serve(settings, log_listening)?)
 }
 

@@ -44,8 +44,7 @@ pub(super) fn demo(demo: &Demo) -> Result<(), Failure> {
     let origin = start_origin().map_err(|e| format!("cannot start the demo's origin: {e}"))?;
     let mut config = weir_config::proxy_url(&format!("http://{origin}"), listen, None)?;
     config.server.admin = admin(&demo.admin)?;
-    let settings =
-        Settings { origin: command_line(&config), config, admin_is_optional: false };
+    let settings = Settings { origin: command_line(&config), config, admin_is_optional: false };
     Ok(serving::serve(settings, |listening| {
         let front = listening.urls.first().map_or("", String::as_str);
         let admin = listening.admin.as_deref().unwrap_or("127.0.0.1:9900");
