@@ -28,7 +28,8 @@ pub enum Protocol {
 }
 
 /// Waits for the client's first bytes and tells the protocol; the bytes stay unread. `None` if the
-/// client closed the connection without a word.
+/// client closed the connection without a word, or speaks neither: then there is nothing to answer
+/// that it would understand.
 ///
 /// # Errors
 /// What the socket says.
@@ -46,8 +47,21 @@ pub async fn detect(stream: &mut Stream) -> io::Result<Option<Protocol>> {
             true => continue,
             false => Protocol::Http1,
         };
+        let is_http = protocol == Protocol::Http2 || may_be_http1(&first);
         stream.unread(first);
-        return Ok(Some(protocol));
+        return Ok(is_http.then_some(protocol));
+    }
+}
+
+/// Whether a first line, as far as it has arrived, could be HTTP/1's. One of three words or more
+/// whose last is no version comes from no client of HTTP/1; it may be a bad preface of HTTP/2, after
+/// which the connection is to be closed (RFC 9113 §3.4).
+fn may_be_http1(first: &[u8]) -> bool {
+    let Some(end) = first.iter().position(|&byte| byte == b'\n') else { return true };
+    let mut words = first[..end].trim_ascii_end().rsplitn(3, |&byte| byte == b' ');
+    match (words.next(), words.next(), words.next()) {
+        (Some(last), Some(_), Some(_)) => last.starts_with(b"HTTP/"),
+        _ => true,
     }
 }
 

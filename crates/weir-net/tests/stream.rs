@@ -121,6 +121,10 @@ fn the_first_bytes_tell_the_protocol() {
     check(b"PRI * HTTP/2.0\r\n\r\nSM", Some(Protocol::Http1));
     check(b"PRINT / HTTP/1.1\r\n\r\n", Some(Protocol::Http1));
     check(b"P", Some(Protocol::Http1));
+    check(b"GET /\r\n", Some(Protocol::Http1));
+    check(b"GET / HTTP/9.9 \r\n", Some(Protocol::Http1));
+    check(b"GET /a b", Some(Protocol::Http1));
+    check(b"INVALID CONNECTION PREFACE\r\n\r\n", None);
     check(b"", None);
 }
 
