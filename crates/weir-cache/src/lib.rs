@@ -29,7 +29,9 @@
 //! let directives = RequestDirectives::of(&request);
 //! assert!(matches!(cache.lookup(&key, &request, &directives, now_ms), Lookup::Miss));
 //!
-//! let Collapse::Lead(lead) = cache.collapse(&key, &request, &directives, now_ms) else { panic!() };
+//! let Collapse::Lead(lead) = cache.collapse(&key, &request, &directives, now_ms) else {
+//!     panic!()
+//! };
 //! let mut response = HeaderMap::new();
 //! response.insert("cache-control", HeaderValue::from_static("max-age=60"));
 //! let exchange = Exchange {

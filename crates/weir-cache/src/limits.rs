@@ -44,8 +44,8 @@ pub const ARENA_VICTIMS_MAX: usize = 4096;
 /// searched for, stand near the front with GDSF.
 pub const VICTIM_SCAN_MAX: usize = 4096;
 
-/// Objects whose priority is corrected in one search for a victim; then the first in the queue goes.
-/// It bounds the time under the queue's lock (about 0.2 µs a correction).
+/// Objects whose priority is corrected in one search for a victim; then the first in the queue
+/// goes. It bounds the time under the queue's lock (about 0.2 µs a correction).
 pub const PROMOTIONS_PER_VICTIM_MAX: usize = 256;
 
 /// Heuristic freshness: the share of the time since Last-Modified (RFC 9111 §4.2.2 suggests 10 %).

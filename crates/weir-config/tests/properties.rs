@@ -12,7 +12,10 @@ use proptest::prelude::*;
 use weir_config::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(256)
+    })]
 
     #[test]
     fn any_text_is_parsed_or_refused(text in any::<String>()) {
@@ -116,16 +119,25 @@ fn server() -> impl Strategy<Value = Server> {
         "/[a-z]{1,20}".prop_map(|path| Some(Address::Unix(path.into()))),
     ];
     let accounts = option::of((account(), option::of(account())));
-    (option::of(1_usize..=1024), admin, accounts, any::<bool>(), time(0, 3_600_000), limits())
-        .prop_map(|(workers, admin, accounts, watch, drain_timeout, limits)| Server {
+    let basics = (option::of(1_usize..=1024), admin, accounts, any::<bool>());
+    (basics, time(0, 3_600_000), vec(prefix(), 0..3), limits()).prop_map(
+        |((workers, admin, accounts, watch), drain_timeout, trusted_proxies, limits)| Server {
             workers,
             admin,
             user: accounts.clone().map(|(user, _)| user),
             group: accounts.and_then(|(_, group)| group),
             watch,
             drain_timeout,
+            trusted_proxies,
             limits,
-        })
+        },
+    )
+}
+
+fn prefix() -> impl Strategy<Value = Prefix> {
+    // An IPv4 address written as IPv6 is refused.
+    let address = any::<std::net::IpAddr>().prop_map(|address| address.to_canonical());
+    (address, 0_u8..=32).prop_map(|(address, bits)| Prefix::new(address, bits).unwrap())
 }
 
 fn limits() -> impl Strategy<Value = Limits> {

@@ -5,7 +5,8 @@
 const STEPS: u64 = 64;
 /// log2 of [`STEPS`].
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Buckets for any `u64`: the first `STEPS` values exactly, then `STEPS` per remaining power of two.
+/// Buckets for any `u64`: the first `STEPS` values exactly, then `STEPS` per remaining power of
+/// two.
 const BUCKETS: usize = ((64 - STEP_BITS as usize) + 1) * STEPS as usize;
 
 /// Counts of values (here: nanoseconds).

@@ -1,7 +1,8 @@
 //! Starting and stopping programs: pinned to a core, awaited until they answer, followed with all
 //! their children, and ended by their own identifiers only.
 //!
-//! `setpriv --pdeathsig`, where there is one, makes the system end them if the lab itself is killed.
+//! `setpriv --pdeathsig`, where there is one, makes the system end them if the lab itself is
+//! killed.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

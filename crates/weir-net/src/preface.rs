@@ -54,8 +54,8 @@ pub async fn detect(stream: &mut Stream) -> io::Result<Option<Protocol>> {
 }
 
 /// Whether a first line, as far as it has arrived, could be HTTP/1's. One of three words or more
-/// whose last is no version comes from no client of HTTP/1; it may be a bad preface of HTTP/2, after
-/// which the connection is to be closed (RFC 9113 §3.4).
+/// whose last is no version comes from no client of HTTP/1; it may be a bad preface of HTTP/2,
+/// after which the connection is to be closed (RFC 9113 §3.4).
 fn may_be_http1(first: &[u8]) -> bool {
     let Some(end) = first.iter().position(|&byte| byte == b'\n') else { return true };
     let mut words = first[..end].trim_ascii_end().rsplitn(3, |&byte| byte == b' ');

@@ -1,5 +1,5 @@
-//! The listening sockets of all workers: bound before privileges are dropped, handed to the workers,
-//! and changed by reloads.
+//! The listening sockets of all workers: bound before privileges are dropped, handed to the
+//! workers, and changed by reloads.
 
 use std::io;
 use std::net::SocketAddr;

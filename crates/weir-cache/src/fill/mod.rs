@@ -1,5 +1,5 @@
-//! Fills: one request leads to the source, others that come meanwhile follow; the body is read while
-//! it is being written, and outlives the client that started it.
+//! Fills: one request leads to the source, others that come meanwhile follow; the body is read
+//! while it is being written, and outlives the client that started it.
 //!
 //! # Life of a flight
 //!

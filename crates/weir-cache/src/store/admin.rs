@@ -2,8 +2,8 @@
 //! the purge answers those who asked before, and is not stored.
 //!
 //! Why no fill slips through: a purge first marks the fills (under the flights' lock), then clears
-//! the index (under its lock). A fill that ends checks its mark and links under the index's lock. If
-//! it checks before it is marked, it has linked before the index is cleared.
+//! the index (under its lock). A fill that ends checks its mark and links under the index's lock.
+//! If it checks before it is marked, it has linked before the index is cleared.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

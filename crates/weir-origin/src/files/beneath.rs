@@ -3,8 +3,8 @@
 //!
 //! `openat2` with RESOLVE_BENEATH follows symlinks as long as no step leaves the directory. An
 //! absolute symlink counts as leaving, even one that points back inside; so does `..` above the
-//! directory. Where `openat2` is missing (Linux before 5.6) or filtered (seccomp), the path is walked
-//! name by name and symlinks are refused altogether.
+//! directory. Where `openat2` is missing (Linux before 5.6) or filtered (seccomp), the path is
+//! walked name by name and symlinks are refused altogether.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -1,10 +1,10 @@
 //! Content codings of precompressed siblings: `app.js.br`, `app.js.zst`, `app.js.gz`.
 //!
-//! A sibling is served in place of its original while it is not older than it. nginx and Caddy serve
-//! a sibling whatever its age, and so last year's text when somebody edited the original and forgot
-//! to compress it again. Compressors copy the original's time, some cut to whole seconds; a time that
-//! is older only by such a cut counts as equal. An empty sibling is no valid stream of any coding (a
-//! compressor died, or has just begun) and is passed over.
+//! A sibling is served in place of its original while it is not older than it. nginx and Caddy
+//! serve a sibling whatever its age, and so last year's text when somebody edited the original and
+//! forgot to compress it again. Compressors copy the original's time, some cut to whole seconds; a
+//! time that is older only by such a cut counts as equal. An empty sibling is no valid stream of
+//! any coding (a compressor died, or has just begun) and is passed over.
 
 use http::HeaderMap;
 use weir_http::negotiate::{Coding, accept_encoding};

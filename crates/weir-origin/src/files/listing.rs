@@ -1,5 +1,5 @@
-//! Listings of directories that have no index file: what would be served, by name, as HTML for people
-//! or JSON for programs.
+//! Listings of directories that have no index file: what would be served, by name, as HTML for
+//! people or JSON for programs.
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
@@ -75,8 +75,8 @@ impl Directory {
         Directory { root, directory, path }
     }
 
-    /// Reads the directory: a system call for every entry, so up to tens of milliseconds, or as long
-    /// as the disk takes. For a blocking thread.
+    /// Reads the directory: a system call for every entry, so up to tens of milliseconds, or as
+    /// long as the disk takes. For a blocking thread.
     ///
     /// # Errors
     /// As a lookup.

@@ -1,6 +1,6 @@
 //! Files under a directory as a source: finding the file a request names, opening it without ever
-//! leaving the root, and reading it whole or as a stream. Status codes, conditional requests, ranges
-//! and caching belong to others; what they need to know is on [`OpenFile`] and [`Stamp`].
+//! leaving the root, and reading it whole or as a stream. Status codes, conditional requests,
+//! ranges and caching belong to others; what they need to know is on [`OpenFile`] and [`Stamp`].
 //!
 //! Lookups are synchronous: a lookup in the kernel's directory cache takes microseconds, less than
 //! handing it to another thread. [`Directory::list`] and large reads are for a blocking thread.

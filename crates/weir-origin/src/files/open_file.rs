@@ -187,8 +187,8 @@ impl AsFd for OpenFile {
     }
 }
 
-/// Appends `wanted` bytes from offset `from` to `to`, whose capacity is there already. `false` if the
-/// file ends before.
+/// Appends `wanted` bytes from offset `from` to `to`, whose capacity is there already. `false` if
+/// the file ends before.
 pub(super) fn read_exactly(
     file: BorrowedFd<'_>,
     to: &mut Vec<u8>,

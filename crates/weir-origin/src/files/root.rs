@@ -1,7 +1,8 @@
 //! A root directory and the search below it: which file, directory or redirect a path stands for.
 //!
-//! The root's descriptor is opened anew every [`RESOLVE_INTERVAL`], so that a deployment that points
-//! a symlink in the root's path elsewhere (`/srv/app/current/public`) takes effect by itself.
+//! The root's descriptor is opened anew every [`RESOLVE_INTERVAL`], so that a deployment that
+//! points a symlink in the root's path elsewhere (`/srv/app/current/public`) takes effect by
+//! itself.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,14 +1,14 @@
 //! Whether bytes read earlier are still the file's: the question asked at every hit.
 //!
-//! A stamp keeps the file's descriptor, so the usual answer costs one `fstat` and no path lookup. The
-//! kernel moves a file's change time at every write, truncation, unlink and rename over it, and no
-//! program can set it. What `fstat` cannot see – another file now answers to the path – is looked up
-//! again every [`RESOLVE_INTERVAL`], by the one caller that comes first.
+//! A stamp keeps the file's descriptor, so the usual answer costs one `fstat` and no path lookup.
+//! The kernel moves a file's change time at every write, truncation, unlink and rename over it, and
+//! no program can set it. What `fstat` cannot see – another file now answers to the path – is
+//! looked up again every [`RESOLVE_INTERVAL`], by the one caller that comes first.
 //!
 //! Three limits. Writes through a shared writable mapping show up only when the kernel writes the
-//! pages back. A file unlinked while its stamp lives keeps its disk blocks until the stamp is dropped.
-//! And where descriptors or the file system fail, a held file counts as current: what was right half
-//! a second ago beats an error page.
+//! pages back. A file unlinked while its stamp lives keeps its disk blocks until the stamp is
+//! dropped. And where descriptors or the file system fail, a held file counts as current: what was
+//! right half a second ago beats an error page.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -29,8 +29,8 @@ const HELD_SHARE: u64 = 4;
 /// Descriptors kept by stamps, in the whole process.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// The state of a file at the moment it was found. Bytes read after that, by [`OpenFile::read`] with
-/// success, are the file's as long as the stamp is current.
+/// The state of a file at the moment it was found. Bytes read after that, by [`OpenFile::read`]
+/// with success, are the file's as long as the stamp is current.
 #[derive(Debug)]
 pub struct Stamp {
     root: FileRoot,

@@ -3,9 +3,9 @@
 //! consumer takes them.
 //!
 //! Each piece is handed out only after an `fstat` showed the file as it was when it was found, so a
-//! body is never a mixture of two states and never padded: an edit or truncation on the way ends the
-//! stream with an error, and with it the connection. Growth alone is taken for what it nearly always
-//! is, a log that is being written: the range asked for is unaffected.
+//! body is never a mixture of two states and never padded: an edit or truncation on the way ends
+//! the stream with an error, and with it the connection. Growth alone is taken for what it nearly
+//! always is, a log that is being written: the range asked for is unaffected.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,8 +24,8 @@ use super::facts::Facts;
 use super::open_file::read_exactly;
 use super::{PIECE_BYTES, PIECES_IN_FLIGHT_MAX};
 
-/// A range of a file, in pieces of [`PIECE_BYTES`]. Also an HTTP body of known length. Must be polled
-/// within a tokio runtime. After an error it ends.
+/// A range of a file, in pieces of [`PIECE_BYTES`]. Also an HTTP body of known length. Must be
+/// polled within a tokio runtime. After an error it ends.
 #[derive(Debug)]
 pub struct FileStream {
     file: Arc<OwnedFd>,

@@ -1,5 +1,5 @@
-//! `weir demo`, `weir serve` and `weir proxy`: servers without a configuration file. They do exactly
-//! what a file with one site would, and print it on request.
+//! `weir demo`, `weir serve` and `weir proxy`: servers without a configuration file. They do
+//! exactly what a file with one site would, and print it on request.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! Responses of the demo's origin: head fields a well-behaved origin sends, and 304 where the client
-//! has the body already.
+//! Responses of the demo's origin: head fields a well-behaved origin sends, and 304 where the
+//! client has the body already.
 
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};

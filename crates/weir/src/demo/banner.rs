@@ -1,7 +1,7 @@
 //! What `weir demo` prints once everything listens: what to open, and what to try.
 
-/// The text for a terminal. `front` is where Weir listens, `admin` its admin API; either may come with
-/// or without `http://`. Every command in it can be pasted into a shell as it is.
+/// The text for a terminal. `front` is where Weir listens, `admin` its admin API; either may come
+/// with or without `http://`. Every command in it can be pasted into a shell as it is.
 pub fn banner(front: &str, admin: &str) -> String {
     banner_for(&program(), front, admin)
 }

@@ -1,6 +1,6 @@
-//! A small origin for `weir demo`: pictures drawn by code, text, and pages that are slow, short-lived,
-//! varying, failing or endless, each made to show one thing a cache does with it. It knows nothing
-//! of Weir; everything one can see there, Weir does.
+//! A small origin for `weir demo`: pictures drawn by code, text, and pages that are slow,
+//! short-lived, varying, failing or endless, each made to show one thing a cache does with it. It
+//! knows nothing of Weir; everything one can see there, Weir does.
 
 mod answer;
 mod banner;

@@ -1,5 +1,6 @@
-//! Pictures drawn by formula, so that the demo has real images of real sizes without anyone's licence:
-//! a landscape, a plasma and a part of the Mandelbrot set. Encoding is the `image` crate's.
+//! Pictures drawn by formula, so that the demo has real images of real sizes without anyone's
+//! licence: a landscape, a plasma and a part of the Mandelbrot set. Encoding is the `image`
+//! crate's.
 
 use bytes::Bytes;
 use image::codecs::jpeg::JpegEncoder;

@@ -55,8 +55,8 @@ fn a_directory_swapped_for_a_link_out_leads_nowhere() {
     assert_eq!(outcome(&root, "dir/secret.txt"), "not found");
 }
 
-/// An attacker with write access to the root swaps a directory and a link out of it as fast as it can;
-/// every lookup meanwhile gives the public file or nothing.
+/// An attacker with write access to the root swaps a directory and a link out of it as fast as it
+/// can; every lookup meanwhile gives the public file or nothing.
 #[test]
 fn a_race_of_swaps_never_leaks() {
     let site = Site::new();

@@ -303,7 +303,8 @@ fn validators_tell_contents_apart() {
     assert!(open(&root, "a.css").modified <= later());
 }
 
-/// Reproducible builds give every file the same time; the tag must tell contents apart all the same.
+/// Reproducible builds give every file the same time; the tag must tell contents apart all the
+/// same.
 #[test]
 fn placeholder_times_are_not_trusted() {
     let site = Site::new();
