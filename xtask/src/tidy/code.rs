@@ -2,7 +2,7 @@
 //! prose. A scanner for that alone, not a parser: line and column of everything else stay.
 
 /// `source` with the characters of comments, strings and character literals replaced by spaces.
-/// Line breaks and a literal's first byte are kept.
+/// Line breaks and a literal's opening are kept.
 pub(super) fn without_prose(source: &str) -> String {
     let mut scanner = Scanner { rest: source, out: String::with_capacity(source.len()) };
     while let Some(c) = scanner.rest.chars().next() {
@@ -14,11 +14,12 @@ pub(super) fn without_prose(source: &str) -> String {
         } else if scanner.rest.starts_with("/*") {
             scanner.blank(block_comment_length(scanner.rest));
         } else if c == '"' {
-            scanner.blank_literal(quoted_length(scanner.rest, '"'));
+            scanner.blank_literal(1, quoted_length(scanner.rest, '"'));
         } else if let Some(length) = raw_string_length(scanner.rest).filter(|_| !in_word) {
-            scanner.blank_literal(length);
+            let opening = scanner.rest.find('"').map_or(1, |at| at + 1);
+            scanner.blank_literal(opening, length);
         } else if c == '\'' && is_character_literal(scanner.rest) {
-            scanner.blank_literal(quoted_length(scanner.rest, '\''));
+            scanner.blank_literal(1, quoted_length(scanner.rest, '\''));
         } else {
             scanner.keep(c.len_utf8());
         }
@@ -43,10 +44,10 @@ impl Scanner<'_> {
         self.rest = &self.rest[length..];
     }
 
-    /// Keeps the first byte, so that a literal is still seen to be one.
-    fn blank_literal(&mut self, length: usize) {
-        self.keep(1);
-        self.blank(length - 1);
+    /// Keeps what a literal begins with, so that it is still seen to be one.
+    fn blank_literal(&mut self, opening: usize, length: usize) {
+        self.keep(opening);
+        self.blank(length - opening);
     }
 }
 
@@ -116,14 +117,14 @@ mod tests {
         check("a // b\nc", "a     \nc");
         check("a /* b /* c */ d\n */ e", "a               \n    e");
         check(r#"f("a\"b", c)"#, r#"f("     , c)"#);
-        check("f(r#\"a\"b\"#, c)", "f(r       , c)");
-        check("f(br\"a\\\", c)", "f(b     , c)");
+        check("f(r#\"a\"b\"#, c)", "f(r#\"     , c)");
+        check("f(br\"a\\\", c)", "f(br\"   , c)");
         check("for x in \"é\"", "for x in \"  ");
         check("'a' + '\\'' + '\"'", "'   + '    + '  ");
         check("&'static str, 'a: 'b", "&'static str, 'a: 'b");
         check("var\"x\"", "var\"  ");
         check("\"unfinishé", "\"         ");
         check("/* unfinishé", "            ");
-        check("r#\"unfinishé", "r           ");
+        check("r#\"unfinishé", "r#\"         ");
     }
 }

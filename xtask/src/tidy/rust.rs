@@ -10,8 +10,11 @@ const FILE_LINES_MAX: usize = 500;
 /// Lines of a function, signature to closing brace: one screen. Tests are tables and may be longer.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Columns of a line. rustfmt leaves long strings and comments alone.
+/// Columns of a line. rustfmt leaves comments and long strings alone.
 const COLUMNS_MAX: usize = 100;
+
+/// Columns of a line with a string: one that is broken cannot be found by searching for it.
+const COLUMNS_WITH_STRING_MAX: usize = 130;
 
 /// Files that may be longer, and why.
 const LONG_FILES: &[(&str, &str)] = &[];
@@ -33,7 +36,7 @@ pub(super) fn check(file: &File) -> Vec<Problem> {
     let code: Vec<&str> = code.lines().collect();
     let mut problems = Vec::new();
     problems.extend(check_length(file));
-    problems.extend(check_columns(file));
+    problems.extend(check_columns(file, &code));
     problems.extend(check_head(file));
     problems.extend(check_attributes(file, &code));
     problems.extend(check_unsafe(file, &code));
@@ -55,12 +58,17 @@ fn check_length(file: &File) -> Option<Problem> {
     Some(file.problem(0, format!("{lines} lines; at most {FILE_LINES_MAX}: split it by concept")))
 }
 
-fn check_columns(file: &File) -> Vec<Problem> {
-    // Neither a link nor a table's row can be broken.
-    let is_unbreakable = |line: &str| line.contains("://") || line.contains("//! |");
-    let is_long = |line: &str| line.chars().count() > COLUMNS_MAX && !is_unbreakable(line);
-    let lines = file.lines().filter(|(_, line)| is_long(line));
-    lines.map(|(n, _)| file.problem(n, format!("longer than {COLUMNS_MAX} columns"))).collect()
+fn check_columns(file: &File, code: &[&str]) -> Vec<Problem> {
+    let is_long = |line: &str, code: &str| {
+        let columns_max = if code.contains('"') { COLUMNS_WITH_STRING_MAX } else { COLUMNS_MAX };
+        // Neither a link nor a table's row can be broken.
+        let is_unbreakable = line.contains("://") || line.contains("//! |");
+        line.chars().count() > columns_max && !is_unbreakable
+    };
+    let lines = file.lines().zip(code).filter(|((_, line), code)| is_long(line, code));
+    lines
+        .map(|((n, line), _)| file.problem(n, format!("{} columns wide", line.chars().count())))
+        .collect()
 }
 
 fn check_head(file: &File) -> Option<Problem> {
@@ -208,6 +216,11 @@ mod tests {
         expect_lines(check, "a.rs", &line(COLUMNS_MAX + 1), &[2]);
         let link = format!("{HEAD}// https://example.com/{}\n", "x".repeat(100));
         expect_lines(check, "a.rs", &link, &[]);
+        let string = |columns: usize| format!("{HEAD}\"{}\"\n", "x".repeat(columns - 2));
+        expect_lines(check, "a.rs", &string(COLUMNS_WITH_STRING_MAX), &[]);
+        expect_lines(check, "a.rs", &string(COLUMNS_WITH_STRING_MAX + 1), &[2]);
+        let quote = format!("{HEAD}// \"{}\"\n", "x".repeat(100));
+        expect_lines(check, "a.rs", &quote, &[2]);
     }
 
     #[test]
