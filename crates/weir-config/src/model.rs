@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::prefix::Prefix;
+
 /// A whole configuration file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
@@ -33,6 +35,8 @@ pub struct Server {
     pub watch: bool,
     /// How long a graceful stop waits for requests in flight.
     pub drain_timeout: Duration,
+    /// Peers whose Forwarded and X-Forwarded-* fields are believed and added to.
+    pub trusted_proxies: Vec<Prefix>,
     /// Limits that hold for every connection.
     pub limits: Limits,
 }
@@ -444,6 +448,7 @@ impl Default for Server {
             group: None,
             watch: false,
             drain_timeout: Duration::from_secs(30),
+            trusted_proxies: Vec::new(),
             limits: Limits::default(),
         }
     }

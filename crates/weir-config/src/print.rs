@@ -72,6 +72,11 @@ impl Printer {
             }
             out.line(format_args!("watch {}", switch(server.watch)));
             out.line(format_args!("drain-timeout {}", time(server.drain_timeout)));
+            if !server.trusted_proxies.is_empty() {
+                let quoted = server.trusted_proxies.iter().map(|prefix| format!("\"{prefix}\""));
+                let prefixes = quoted.collect::<Vec<_>>().join(" ");
+                out.line(format_args!("trusted-proxies {prefixes}"));
+            }
             out.block("limits", |out| out.limits(&server.limits));
         });
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kdl::KdlValue;
 
 use crate::model::{Address, HashKey, HostHeader, Pattern};
+use crate::prefix::Prefix;
 use crate::suggest;
 use crate::url::{Origin, ProxyTarget};
 
@@ -22,6 +23,7 @@ pub(crate) enum Value {
     Origin(Origin),
     ProxyTarget(ProxyTarget),
     Pattern(Pattern),
+    Prefix(Prefix),
     HashKey(HashKey),
     HostHeader(HostHeader),
     Statuses((u16, u16)),
@@ -264,7 +266,7 @@ macro_rules! from_value {
 from_value! {
     bool: Switch, u64: Number, Duration: Time, String: Text, &'static str: Word, Address: Address,
     Origin: Origin, ProxyTarget: ProxyTarget, Pattern: Pattern, HashKey: HashKey,
-    HostHeader: HostHeader, (u16, u16): Statuses,
+    HostHeader: HostHeader, Prefix: Prefix, (u16, u16): Statuses,
 }
 
 macro_rules! from_number {

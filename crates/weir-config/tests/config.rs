@@ -47,7 +47,7 @@ server {
     workers 3; admin "10.0.0.1:9900" allow-remote=#true
     user "www-data"; group "www-data"
     watch #true
-    drain-timeout "1m"
+    drain-timeout "1m"; trusted-proxies "10.0.0.0/8" "::1"
     limits {
         connections 1000; header-size "16KiB"; header-count 50; body-size "1GB"
         header-timeout "250ms"; body-timeout "1s"; send-timeout "2s"; idle-timeout "1h"
@@ -105,6 +105,10 @@ fn every_setting_of_the_process() {
         group: Some("www-data".to_owned()),
         watch: true,
         drain_timeout: Duration::from_secs(60),
+        trusted_proxies: vec![
+            Prefix::new([10, 0, 0, 0].into(), 8).unwrap(),
+            Prefix::new(std::net::Ipv6Addr::LOCALHOST.into(), 128).unwrap(),
+        ],
         limits: Limits {
             connections: 1000,
             header_size: 16 << 10,

@@ -2,6 +2,7 @@
 
 use crate::check::Line;
 use crate::model::{Address, Cache, Limits, Policy, Server};
+use crate::prefix::Prefix;
 use crate::value::Value;
 
 use super::Build;
@@ -27,6 +28,7 @@ impl Build<'_, '_> {
             group: lines.value("group"),
             watch: lines.value("watch")?,
             drain_timeout: lines.value("drain-timeout")?,
+            trusted_proxies: trusted_proxies(lines.one("trusted-proxies")),
             limits: limits(lines.one("limits")?)?,
         })
     }
@@ -72,6 +74,11 @@ impl Build<'_, '_> {
         };
         Some(Cache { memory, object_max, policy })
     }
+}
+
+fn trusted_proxies(line: Option<&Line>) -> Vec<Prefix> {
+    let prefixes = line.map(|line| line.values("prefix")).unwrap_or_default();
+    prefixes.into_iter().map(|(prefix, _)| prefix).collect()
 }
 
 fn limits(line: &Line) -> Option<Limits> {

@@ -1,8 +1,9 @@
 //! Keys of the `server`, `limits` and `cache` blocks.
 
 use crate::address::ADMIN_ADDRESS;
+use crate::prefix::PREFIX;
 use crate::rules::ACCOUNT;
-use crate::table::Presence::{Default, Otherwise};
+use crate::table::Presence::{Default, Otherwise, Repeated};
 use crate::table::{Block, Key, slot};
 use crate::value::Kind;
 
@@ -87,6 +88,18 @@ pub(crate) const SERVER: &[Key] = &[
         repeats: false,
         doc: "How long a graceful stop waits for the requests in flight.",
         example: "drain-timeout \"1m\"",
+    },
+    Key {
+        block: Block::Server,
+        name: "trusted-proxies",
+        arguments: &[slot("prefix", Kind::Text(&PREFIX), Repeated, "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "Peers that are believed what they say of the client in `Forwarded` and \
+              `X-Forwarded-*`: origins get these fields with the peer added. Nobody is believed \
+              without this line, and origins get what this server saw itself.",
+        example: "trusted-proxies \"10.0.0.0/8\" \"192.168.0.0/16\"",
     },
     Key {
         block: Block::Server,

@@ -54,7 +54,7 @@ pub(super) fn outgoing(
             tls: connection.tls,
             host: &target.authority,
             port: connection.port,
-            trust: false,
+            trust: is_trusted(connection, client_address),
         },
     );
     append_via(&mut headers, head.version);
@@ -78,6 +78,13 @@ pub(super) fn outgoing(
         HostHeader::Client | HostHeader::Fixed(_) => HostPolicy::Keep,
     };
     Ok(Outgoing { head: outgoing, choice: Choice { client: client_address, host } })
+}
+
+/// Whether the peer is one of the proxies whose word on the client is taken.
+fn is_trusted(connection: &Connection, peer: Option<IpAddr>) -> bool {
+    let live = connection.worker.shared.live.load();
+    let trusted = &live.config.server.trusted_proxies;
+    peer.is_some_and(|peer| trusted.iter().any(|prefix| prefix.contains(peer)))
 }
 
 impl Outgoing {
