@@ -47,6 +47,12 @@ pub fn get(address: SocketAddr, host: &str, target: &str) -> io::Result<Response
     client.response("GET")
 }
 
+/// One request with these fields on a connection of its own; no answer is a failed test.
+pub fn ask(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
+    let mut client = Client::connect(address).unwrap();
+    client.ask(method, target, fields).unwrap_or_else(|e| panic!("{method} {target}: {e}"))
+}
+
 impl Client {
     /// Connects; reads and writes fail after [`PATIENCE`].
     pub fn connect(address: SocketAddr) -> io::Result<Client> {
@@ -60,6 +66,30 @@ impl Client {
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
+    }
+
+    /// Sends a request without content (`Host: site.example` unless `fields` has one) and reads
+    /// the response.
+    pub fn ask(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> io::Result<Response> {
+        let mut request = format!("{method} {target} HTTP/1.1\r\n");
+        if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            request.push_str("Host: site.example\r\n");
+        }
+        for (name, value) in fields {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        self.send(format!("{request}\r\n").as_bytes())?;
+        self.response(method)
+    }
+
+    /// The connection itself, for what is no request.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
     }
 
     /// How long a read may wait.
@@ -110,7 +140,8 @@ impl Client {
         Ok(response)
     }
 
-    fn head(&mut self) -> io::Result<Vec<u8>> {
+    /// Reads the head of a response, and leaves what follows.
+    pub fn head(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(end) = find(&self.pending, b"\r\n\r\n") {
                 return Ok(self.pending.drain(..end + 4).collect());
@@ -169,7 +200,8 @@ impl Client {
         }
     }
 
-    fn take(&mut self, count: usize) -> io::Result<Vec<u8>> {
+    /// Reads this many bytes, whatever they are.
+    pub fn take(&mut self, count: usize) -> io::Result<Vec<u8>> {
         while self.pending.len() < count {
             self.receive_some()?;
         }
