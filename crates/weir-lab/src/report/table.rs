@@ -184,7 +184,7 @@ fn goal_table(record: &Record, text: &mut String) {
         });
         std::iter::once((*goal).to_owned()).chain(cells).collect()
     });
-    line(text, "Goals; a figure in bold misses its goal:\n");
+    line(text, "Goals (in bold: not met; –: not measured):\n");
     table(text, "goal", &header, rows.collect());
     let count = |met| verdicts.iter().filter(|verdict| verdict.met == met).count();
     let (met, missed, open) = (count(Some(true)), count(Some(false)), count(None));
@@ -192,7 +192,7 @@ fn goal_table(record: &Record, text: &mut String) {
 }
 
 fn verdict_cell(verdict: &Verdict) -> String {
-    let Some(value) = verdict.measured else { return "not measured".to_owned() };
+    let Some(value) = verdict.measured else { return "–".to_owned() };
     let shown = if verdict.size.is_some() {
         format!("{value:.3}")
     } else {
@@ -275,7 +275,7 @@ mod tests {
         assert!(text.contains("| 1 KB | 60.00 | 120.00 |"), "{text}");
         assert!(text.contains("relative to nginx:\n\n| size | weir |"), "{text}");
         assert!(text.contains("of nginx static | 0.500 |"), "{text}");
-        assert!(text.contains("of apache static | not measured |"), "{text}");
+        assert!(text.contains("of apache static | – |"), "{text}");
         assert!(text.contains("1 met, 0 not met, 4 not measured."), "{text}");
         assert!(!text.contains("too noisy"), "{text}");
     }
