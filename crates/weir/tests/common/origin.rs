@@ -76,6 +76,40 @@ pub fn ok(body: &str) -> Vec<Step> {
     vec![Step::Send(text.into_bytes())]
 }
 
+/// An origin that is nothing but a socket: `serve` gets every connection with its number, from 0,
+/// on a thread of its own. It listens for as long as the test binary runs.
+pub fn raw(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let serve = Arc::clone(&serve);
+            if let Ok(stream) = stream {
+                thread::spawn(move || serve(number, stream));
+            }
+        }
+    });
+    address
+}
+
+/// Reads from a raw connection until an empty line; what came after it is dropped.
+pub fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    while find(&head, b"\r\n\r\n").is_none() {
+        if receive(stream, &mut head)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(head)
+}
+
+/// A whole response: the status line's rest, fields each ended by CRLF, and a body.
+pub fn answer(status: &str, fields: &str, body: &[u8]) -> Vec<Step> {
+    let head = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
+    vec![Step::Send([head.as_bytes(), body].concat())]
+}
+
 impl Origin {
     /// Listens on a port of its own and answers every request by `script`.
     pub fn start(script: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) -> Origin {

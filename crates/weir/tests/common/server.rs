@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{PATIENCE, wait_for};
+use super::{PATIENCE, free_address, wait_for};
 
 /// A running `weir run FILE`.
 pub struct Weir {
@@ -45,6 +45,14 @@ impl Weir {
         weir
     }
 
+    /// A server in front of something: one site for any host with these lines in it, and `rest`
+    /// around it. Without a `server` block in `rest` it has two workers and no admin API.
+    pub fn front(rest: &str, site: &str) -> (Weir, SocketAddr) {
+        let address = free_address();
+        let config = front_config(address, rest, site);
+        (Weir::run(&config, &[address]), address)
+    }
+
     /// Where the server runs, with its configuration in `weir.kdl`.
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -58,6 +66,19 @@ impl Weir {
     /// All that the server wrote to standard output and standard error.
     pub fn log(&self) -> String {
         std::fs::read_to_string(log_path(self.directory.path())).unwrap_or_default()
+    }
+
+    /// Waits until the server has written `text`.
+    pub fn wait_for_log(&self, text: &str) {
+        let found = wait_for(PATIENCE, || self.log().contains(text).then_some(()));
+        assert!(found.is_some(), "{text:?} is not in the log:\n{}", self.log());
+    }
+
+    /// Memory of its own that the server has in use, in bytes: not what it shares, as the cache.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     /// Whether the server still runs.
@@ -106,6 +127,15 @@ impl Drop for Weir {
             eprintln!("--- the server's last words\n{last}\n---");
         }
     }
+}
+
+/// The configuration of [`Weir::front`].
+pub fn front_config(address: SocketAddr, rest: &str, site: &str) -> String {
+    let server = match rest.contains("server {") {
+        true => "",
+        false => "server { workers 2; admin \"off\"; }",
+    };
+    format!("{server}\n{rest}\nsite \"*\" {{\nlisten \"{address}\"\n{site}\n}}\n")
 }
 
 fn log_path(directory: &Path) -> PathBuf {
