@@ -20,12 +20,13 @@ pub(crate) fn poll_linger(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<()>
     stream.socket().set_linger();
     let _ = rustix::net::shutdown(stream.socket(), Shutdown::Write);
     let mut scrap = [0u8; 8192];
-    let mut thrown_away = 0;
-    while thrown_away < LINGER_BYTES_MAX {
+    while stream.thrown_away < LINGER_BYTES_MAX {
         let mut buf = ReadBuf::new(&mut scrap);
         match Pin::new(&mut *stream).poll_read(cx, &mut buf) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(())) if !buf.filled().is_empty() => thrown_away += buf.filled().len(),
+            Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                stream.thrown_away += buf.filled().len();
+            }
             Poll::Ready(Ok(()) | Err(_)) => return Poll::Ready(()),
         }
     }

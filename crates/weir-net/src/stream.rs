@@ -32,6 +32,8 @@ pub struct Stream {
     unread_start: usize,
     /// The receive queue was empty after the last read: closing cannot cut off the response.
     drained: bool,
+    /// Bytes read for nothing since the output was ended.
+    pub(crate) thrown_away: usize,
 }
 
 impl Stream {
@@ -52,6 +54,7 @@ impl Stream {
             unread: Vec::new(),
             unread_start: 0,
             drained: false,
+            thrown_away: 0,
         }
     }
 
