@@ -17,6 +17,8 @@ const COLOURS: [(&str, &str); 7] = [
     ("haproxy", "#56B4E9"),
     ("floor", "#777777"),
 ];
+/// Where a contender has several lines they differ by the kind of document.
+const DASHES: [(&str, &str); 2] = [("cached", "9 3"), ("uncached", "2 3")];
 /// For anything else.
 const COLOUR_OTHER: &str = "#000000";
 
@@ -84,7 +86,8 @@ fn goal_lines(record: &Record) -> Vec<Line> {
                 (from < to).then(|| Line {
                     name: "goal for weir".to_owned(),
                     colour: COLOUR_OTHER,
-                    dashed: true,
+                    bound: true,
+                    dashes: "6 4",
                     points: vec![(from, bound), (to, bound)],
                 })
             }
@@ -133,7 +136,9 @@ fn subtitle(record: &Record) -> String {
 }
 
 fn line(record: &Record, contender: &str, case: &str, points: Vec<(f64, f64)>) -> Line {
-    Line { name: label(record, contender, case), colour: colour(contender), dashed: false, points }
+    let dashes = DASHES.iter().find(|(name, _)| *name == case).map_or("", |(_, dashes)| dashes);
+    let (name, colour) = (label(record, contender, case), colour(contender));
+    Line { name, colour, bound: false, dashes, points }
 }
 
 fn colour(contender: &str) -> &'static str {
@@ -151,12 +156,12 @@ mod tests {
         for size in [1_024, 8_192, 65_536, 204_800] {
             record.samples.push(sample("weir", size, 0, 5));
         }
-        assert!(!cpu(&record).lines.iter().any(|line| line.dashed));
+        assert!(!cpu(&record).lines.iter().any(|line| line.bound));
         for size in [1_024, 8_192, 65_536, 204_800] {
             record.samples.push(sample("nginx", size, 0, 10));
         }
         let chart = cpu(&record);
-        let bounds: Vec<_> = chart.lines.iter().filter(|line| line.dashed).collect();
+        let bounds: Vec<_> = chart.lines.iter().filter(|line| line.bound).collect();
         assert_eq!(bounds.len(), 2);
         assert_eq!(bounds[1].points, [(65_536.0, 0.83), (204_800.0, 0.83)]);
         assert_eq!(chart.lines[0].points[0], (1_024.0, 0.5));

@@ -19,8 +19,10 @@ const BAR_LEFT: f64 = 170.0;
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) colour: &'static str,
-    /// A bound rather than a measurement.
-    pub(super) dashed: bool,
+    /// A bound rather than a measurement: no points are marked.
+    pub(super) bound: bool,
+    /// Lengths of dashes and gaps; empty for a solid line.
+    pub(super) dashes: &'static str,
     /// x (positive) and y, ascending in x.
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -211,14 +213,17 @@ fn side_label(svg: &mut String, text: &str) {
 
 fn draw(svg: &mut String, line: &Line, points: &[(f64, f64)]) {
     let list: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let dash = if line.dashed { r#" stroke-dasharray="6 4""# } else { "" };
+    let dashes = match line.dashes {
+        "" => String::new(),
+        dashes => format!(r#" stroke-dasharray="{dashes}""#),
+    };
     let _ = writeln!(
         svg,
-        r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="2"{dash}/>"#,
+        r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="2"{dashes}/>"#,
         list.join(" "),
         line.colour
     );
-    if !line.dashed {
+    if !line.bound {
         for (x, y) in points {
             let _ =
                 writeln!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="3" fill="{}"/>"#, line.colour);
@@ -265,7 +270,7 @@ mod tests {
     }
 
     fn chart(points: Vec<(f64, f64)>) -> LineChart {
-        let line = Line { name: "<weir>".into(), colour: "#000", dashed: false, points };
+        let line = Line { name: "<weir>".into(), colour: "#000", bound: false, dashes: "", points };
         LineChart {
             title: "a & b".into(),
             subtitle: String::new(),
