@@ -11,12 +11,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, Shutdown};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::send::send_vectored;
-use crate::socket::Socket;
+use crate::socket::{Phase, Socket};
 use crate::table::ConnectionTable;
 
 /// A client connection's bytes. Implements tokio's I/O traits, vectored writes included.
@@ -194,6 +194,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The other side of a tunnel has ended its output; the client may go on with its own.
+        if self.socket.phase() == Phase::Tunnel {
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+            return Poll::Ready(Ok(()));
+        }
         // Closing a drained socket sends FIN just as shutdown would, one system call later. One
         // with unread input would be reset, and the response with it (RFC 9112 §9.6): end the
         // output first, then read on until the client has seen it.

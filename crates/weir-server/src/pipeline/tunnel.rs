@@ -1,5 +1,5 @@
 //! Upgraded connections (RFC 9110 §7.8): after a 101 both sides' bytes are passed on as they are,
-//! until one ends.
+//! until both have ended.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
         let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
         let copying =
             copy_bidirectional_with_sizes(&mut client, &mut origin, BUFFER_BYTES, BUFFER_BYTES);
-        // Ends with either side; a graceful stop waits for tunnels as for any request.
+        // An end on one side is passed on; it is over with both. A graceful stop waits for tunnels
+        // as for any request.
         match copying.await {
             Ok((sent, received)) => {
                 record.body_bytes = received;
