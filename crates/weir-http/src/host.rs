@@ -45,8 +45,12 @@ impl std::fmt::Display for Host<'_> {
 /// everything that is not a letter, digit, `-`, `.`, `_` or `~` in a name are refused: such names
 /// exist in neither DNS nor `/etc/hosts`, and servers disagree about them.
 pub fn parse(raw: &[u8]) -> Result<Host<'_>, Malformed> {
-    if is_plain(raw) {
-        return Ok(Host { name: text(raw, false)?, port: None });
+    // A port has at most five digits.
+    let tail = &raw[raw.len().saturating_sub(6)..];
+    let colon = tail.iter().position(|&byte| byte == b':').map(|at| raw.len() - tail.len() + at);
+    let (name, port) = raw.split_at(colon.unwrap_or(raw.len()));
+    if is_plain(name) {
+        return Ok(Host { name: text(name, false)?, port: parse_port(port)? });
     }
     if raw.first() == Some(&b'[') {
         return parse_ipv6(raw);

@@ -43,6 +43,20 @@ pub struct Valid<'a> {
     pub host: Option<Host<'a>>,
     /// The host as the client wrote it: the one value to forward as Host.
     pub authority: &'a str,
+    /// Fields that are there for later stages.
+    pub notes: Notes,
+}
+
+/// Which fields later stages need to look at. Found in the same pass that validates, so that a
+/// request without them pays nothing for their possibility.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range or Range.
+    pub selects: bool,
+    /// Cache-Control or Pragma.
+    pub directs: bool,
+    /// Upgrade.
+    pub upgrades: bool,
 }
 
 /// Checks a request head. Costs one pass over the header and allocates only for a host written
@@ -64,7 +78,7 @@ pub fn validate<'a>(
     check_target(method, uri, version)?;
     let framing = framing(&fields, version)?;
     let (host, authority) = effective_host(uri, version, fields.host)?;
-    Ok(Valid { framing, host, authority })
+    Ok(Valid { framing, host, authority, notes: fields.notes })
 }
 
 /// The field lines that decide about framing and host.
@@ -74,6 +88,18 @@ struct Fields<'a> {
     content_length: Option<&'a [u8]>,
     transfer_encoding: Option<&'a [u8]>,
     transfer_encoding_lines: usize,
+    notes: Notes,
+}
+
+impl Notes {
+    fn take(&mut self, name: &[u8]) {
+        match name {
+            [b'i', b'f', b'-', ..] | b"range" => self.selects = true,
+            b"cache-control" | b"pragma" => self.directs = true,
+            b"upgrade" => self.upgrades = true,
+            _ => {}
+        }
+    }
 }
 
 fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
@@ -82,6 +108,9 @@ fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
         let text = name.as_str().as_bytes();
         // Most names start with another letter and are done with here.
         if matches!(text, [b'a'..=b'z', ..]) && !matches!(text, [b'c' | b'h' | b't', ..]) {
+            if matches!(text, [b'i' | b'p' | b'r' | b'u', ..]) {
+                fields.notes.take(text);
+            }
             continue;
         }
         let value = value.as_bytes();
@@ -95,7 +124,7 @@ fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
                 fields.transfer_encoding_lines += 1;
             }
             _ if imitates_framing(text) => return Err(Malformed::SuspiciousName),
-            _ => {}
+            _ => fields.notes.take(text),
         }
     }
     Ok(fields)

@@ -35,9 +35,9 @@ pub(crate) enum Content {
         left: u64,
     },
     /// A fill in progress, read while it is written.
-    Fill(FillPart),
+    Fill(Box<FillPart>),
     /// A file too large to store.
-    File(FileStream),
+    File(Box<FileStream>),
     /// An origin's response as it arrives.
     Upstream(Box<ResponseBody>),
 }
@@ -93,20 +93,20 @@ impl ReplyBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame =
-            match &mut self.content {
-                Content::Empty => None,
-                Content::One(bytes) => Some(Ok(Frame::data(std::mem::take(bytes)))),
-                Content::Pieces { pieces, left } => pieces.next().map(|piece| {
-                    *left -= piece.len() as u64;
-                    Ok(Frame::data(piece))
-                }),
-                Content::Fill(part) => ready!(part.poll_frame(cx)),
-                Content::File(stream) => ready!(Pin::new(stream).poll_frame(cx))
-                    .map(|frame| frame.map_err(BodyError::from)),
-                Content::Upstream(body) => ready!(Pin::new(body).poll_frame(cx))
-                    .map(|frame| frame.map_err(BodyError::from)),
-            };
+        let frame = match &mut self.content {
+            Content::Empty => None,
+            Content::One(bytes) => Some(Ok(Frame::data(std::mem::take(bytes)))),
+            Content::Pieces { pieces, left } => pieces.next().map(|piece| {
+                *left -= piece.len() as u64;
+                Ok(Frame::data(piece))
+            }),
+            Content::Fill(part) => ready!(part.poll_frame(cx)),
+            Content::File(stream) => ready!(Pin::new(stream.as_mut()).poll_frame(cx))
+                .map(|frame| frame.map_err(BodyError::from)),
+            Content::Upstream(body) => {
+                ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
+            }
+        };
         if frame.is_none() || matches!(self.content, Content::One(_)) {
             self.content = Content::Empty;
         }

@@ -67,7 +67,7 @@ impl Ready {
             listener_number: &|address| numbers.of(address),
         };
         let live = Live::build(Arc::new(config), &around, None)?;
-        let shared = Shared::new(live, arena, cache, registry, numbers);
+        let shared = Shared::new(workers, live, arena, cache, registry, numbers);
         Ok(Ready { shared: Arc::new(shared), workers, bound })
     }
 

@@ -22,6 +22,7 @@ use crate::connection::{self, Accepted};
 use crate::error::StartError;
 use crate::live::ListenerSites;
 use crate::shared::Shared;
+use crate::turn;
 
 /// Answer to a connection beyond the limit.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
@@ -138,6 +139,7 @@ fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
 
 async fn run(worker: Arc<Worker>, mut commands: mpsc::UnboundedReceiver<Command>) {
     let mut accepting: Vec<(usize, watch::Sender<bool>)> = Vec::new();
+    tokio::spawn(turn::keep(worker.index));
     let sweeper = tokio::spawn(sweep(Arc::clone(&worker))).abort_handle();
     let deadline = loop {
         match commands.recv().await {

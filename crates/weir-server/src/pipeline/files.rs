@@ -8,7 +8,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Response, StatusCode};
 use tokio::task::spawn_blocking;
 use weir_cache::{
-    Cache, Collapse, Failure, Freshness, Head, KeyRef, Lead, Object, Outcome, SourceStamp,
+    Cache, Collapse, Failure, Freshness, Head, Key, KeyRef, Lead, Object, Outcome, SourceStamp,
 };
 use weir_http::cache_status::CacheStatus;
 use weir_origin::files::{Accepted, FileRoot, FilesError, Found, ListingFormat, OpenFile, Stamp};
@@ -22,7 +22,9 @@ use crate::body::ReplyBody;
 use crate::live::{FilesSource, Source};
 use crate::metrics::CacheResult;
 use crate::shared::unix_ms;
+use crate::turn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const ALLOWED: &str = "GET, HEAD, OPTIONS";
 
@@ -86,6 +88,9 @@ struct Query {
     listing: ListingFormat,
     shown_path: String,
     cache_control: Option<HeaderValue>,
+    workers: usize,
+    /// Where a file is stored that has no precompressed siblings.
+    plain_key: Key,
     now: SystemTime,
 }
 
@@ -108,6 +113,8 @@ impl Query {
             listing: ListingFormat::from_accept(&accept.join(&b", "[..])),
             shown_path: ask.target.path.clone(),
             cache_control: source.cache_control.clone(),
+            workers: ask.connection().worker.shared.workers,
+            plain_key: plain_key(ask),
             now: ask.now,
         })
     }
@@ -115,6 +122,12 @@ impl Query {
     fn find(&self) -> Result<Found, FilesError> {
         self.root.resolve(&self.path, self.trailing_slash, self.accepted, self.now)
     }
+}
+
+fn plain_key(ask: &Ask) -> Key {
+    let scope = look_up::scope(&ask.route, ask.connection().tls, Accepted::default());
+    let path_and_query = &ask.target.path;
+    KeyRef { scope, authority: &ask.target.host, path_and_query }.to_key()
 }
 
 /// What a path turned out to be.
@@ -202,8 +215,15 @@ fn lead_load(cache: &Cache, lead: Lead, query: &Query) -> Result<Loaded, Refusal
     let headers = file_headers(&file, query.cache_control.as_ref());
     let freshness = Freshness::for_lifetime(now_ms, LIFETIME.as_millis() as u64);
     let mut head = Head::new(StatusCode::OK, headers, freshness);
-    head.stamp = Some(Arc::new(FileStamp(stamp)));
-    Ok(Loaded::Object(lead.complete(head, destination.freeze(), None)))
+    head.stamp = Some(Arc::new(FileStamp::new(stamp, query.workers)));
+    let body = destination.freeze();
+    if file.vary_on_encoding || query.accepted == Accepted::default() {
+        return Ok(Loaded::Object(lead.complete(head, body, None)));
+    }
+    // Without siblings one stored file answers whatever codings a request accepts.
+    let (object, _) = cache.insert(&query.plain_key.borrow(), head, body, None);
+    lead.release(Arc::clone(&object));
+    Ok(Loaded::Object(object))
 }
 
 fn load_changed(query: &Query) -> Result<Loaded, Refusal> {
@@ -228,12 +248,33 @@ fn not_stored(found: Found, query: &Query) -> Result<Loaded, Refusal> {
     }
 }
 
-/// The stored file's own word on whether it is current.
-struct FileStamp(Stamp);
+/// The stored file's own word on whether it is current. Asking the file system costs as much as a
+/// tenth of a request, so a worker asks once a turn.
+struct FileStamp {
+    stamp: Stamp,
+    /// By worker: the last turn in which the file was found current.
+    current_in: Box<[AtomicU64]>,
+}
+
+impl FileStamp {
+    fn new(stamp: Stamp, workers: usize) -> FileStamp {
+        FileStamp { stamp, current_in: (0..workers).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
 
 impl SourceStamp for FileStamp {
     fn is_current(&self) -> bool {
-        self.0.is_current(SystemTime::now())
+        let turn = turn::current();
+        let known = turn.and_then(|turn| Some((turn.number, self.current_in.get(turn.worker)?)));
+        if known.is_some_and(|(number, current_in)| current_in.load(Relaxed) == number) {
+            return true;
+        }
+        let current = self.stamp.is_current(SystemTime::now());
+        if let Some((number, current_in)) = known.filter(|_| current) {
+            current_in.store(number, Relaxed);
+            turn::use_until_end();
+        }
+        current
     }
 }
 

@@ -14,8 +14,8 @@ use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
 use super::Target;
-use super::forward;
 use super::refuse::Refusal;
+use super::{forward, reply};
 use crate::connection::Connection;
 use crate::live::{Route, Source};
 use crate::shared::unix_ms;
@@ -210,6 +210,7 @@ async fn store(
     let declared_length = hyper::body::Body::size_hint(response.body()).exact();
     weir_http::forward::append_via(&mut head.headers, response.version());
     let status = head.status;
+    reply::storable(status, &mut head.headers);
     match flight.start(head, declared_length) {
         Started::Pass => {
             let _ = answer.send(Led::Pass(response, Some("too-large")));

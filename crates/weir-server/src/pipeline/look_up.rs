@@ -2,6 +2,7 @@
 
 use http::Method;
 use http::request::Parts;
+use weir_cache::policy::StaleBecause;
 use weir_cache::{KeyRef, Lookup, Object, PurgeMode, RequestDirectives, Stale};
 use weir_http::cache_status::Forward;
 use weir_origin::files::Accepted;
@@ -9,7 +10,7 @@ use weir_origin::files::Accepted;
 use super::Target;
 use super::route::Routed;
 use crate::connection::Connection;
-use crate::live::{Route, Source};
+use crate::live::{FilesSource, Route, Source};
 use std::sync::Arc;
 
 /// Tells the two schemes' keys apart: an origin may redirect one to the other.
@@ -58,32 +59,94 @@ pub(super) fn look_up(
     head: &Parts,
     now_ms: u64,
 ) -> Found {
-    let route = routed.route;
     if !matches!(head.method, Method::GET | Method::HEAD) {
         return Found::Missed(Missed::bypass(Forward::Method));
     }
-    let (accepted, directives) = match &route.source {
-        Source::Files(files) => {
-            let accepted = match files.precompressed {
-                true => Accepted::of_request(&head.headers),
-                false => Accepted::default(),
-            };
-            // A file's stamp knows better than any wish of the request.
-            (accepted, RequestDirectives::default())
-        }
-        Source::Proxy(_) => (Accepted::default(), RequestDirectives::of(&head.headers)),
+    match &routed.route.source {
+        Source::Files(files) => look_up_file(connection, routed, head, files, now_ms),
+        Source::Proxy(_) => look_up_response(connection, routed, head, now_ms),
         Source::Redirect { .. } | Source::Respond { .. } => {
-            return Found::Missed(Missed::bypass(Forward::Bypass));
+            Found::Missed(Missed::bypass(Forward::Bypass))
         }
-    };
-    let bypasses = !route.cache.enabled || head.headers.contains_key(http::header::UPGRADE);
-    if bypasses {
+    }
+}
+
+/// A file is stored under the codings that its request accepted only if precompressed siblings make
+/// a difference; most files have none, and their requests need not be asked.
+fn look_up_file(
+    connection: &Connection,
+    routed: &Routed<'_>,
+    head: &Parts,
+    files: &FilesSource,
+    now_ms: u64,
+) -> Found {
+    let route = routed.route;
+    if !route.cache.enabled {
+        let accepted = accepted(files, head);
         return Found::Missed(Missed { accepted, ..Missed::bypass(Forward::Bypass) });
     }
-    let scope = scope(route, connection.tls, accepted);
-    let query = head.uri.query().filter(|_| !matches!(route.source, Source::Files(_)));
+    let cache = &connection.worker.shared.cache;
+    let find = |accepted| {
+        let scope = scope(route, connection.tls, accepted);
+        let path_and_query = routed.path.as_str();
+        let key = KeyRef { scope, authority: routed.host_name(), path_and_query };
+        // A file's stamp knows better than any wish of the request.
+        let found = cache.lookup(&key, &head.headers, &RequestDirectives::default(), now_ms);
+        if let Lookup::Fresh(object) = &found
+            && !object.stamp().is_none_or(|stamp| stamp.is_current())
+        {
+            cache.purge(&key, PurgeMode::Remove);
+            return Lookup::Miss;
+        }
+        found
+    };
+    let plain = find(Accepted::default());
+    if let Lookup::Fresh(object) = &plain
+        && !object.headers().contains_key(http::header::VARY)
+    {
+        return Found::Fresh(Arc::clone(object));
+    }
+    let accepted = accepted(files, head);
+    let found = if accepted == Accepted::default() { plain } else { find(accepted) };
+    let pass = match found {
+        Lookup::Fresh(object) => return Found::Fresh(object),
+        Lookup::Pass => true,
+        Lookup::Stale(_) | Lookup::VaryMiss | Lookup::Miss => false,
+    };
+    Found::Missed(Missed {
+        scope: Some(scope(route, connection.tls, accepted)),
+        stale: None,
+        forward: Forward::UriMiss,
+        pass,
+        directives: RequestDirectives::default(),
+        accepted,
+    })
+}
+
+fn accepted(files: &FilesSource, head: &Parts) -> Accepted {
+    match files.precompressed {
+        true => Accepted::of_request(&head.headers),
+        false => Accepted::default(),
+    }
+}
+
+fn look_up_response(
+    connection: &Connection,
+    routed: &Routed<'_>,
+    head: &Parts,
+    now_ms: u64,
+) -> Found {
+    let route = routed.route;
+    if !route.cache.enabled || routed.notes.upgrades {
+        return Found::Missed(Missed::bypass(Forward::Bypass));
+    }
+    let directives = match routed.notes.directs {
+        true => RequestDirectives::of(&head.headers),
+        false => RequestDirectives::default(),
+    };
+    let scope = scope(route, connection.tls, Accepted::default());
     let with_query;
-    let path_and_query = match query {
+    let path_and_query = match head.uri.query() {
         None => routed.path.as_str(),
         Some(query) => {
             with_query = format!("{}?{query}", routed.path.as_str());
@@ -94,20 +157,15 @@ pub(super) fn look_up(
     let cache = &connection.worker.shared.cache;
     let found = cache.lookup(&key, &head.headers, &directives, now_ms);
     let missed = |stale, forward, pass| {
+        let accepted = Accepted::default();
         Found::Missed(Missed { scope: Some(scope), stale, forward, pass, directives, accepted })
     };
     match found {
-        Lookup::Fresh(object) => {
-            if object.stamp().is_none_or(|stamp| stamp.is_current()) {
-                return Found::Fresh(object);
-            }
-            cache.purge(&key, PurgeMode::Remove);
-            missed(None, Forward::Stale, false)
-        }
+        Lookup::Fresh(object) => Found::Fresh(object),
         Lookup::Stale(stale) => {
             let forward = match stale.because {
-                weir_cache::policy::StaleBecause::Expired => Forward::Stale,
-                weir_cache::policy::StaleBecause::Request => Forward::Request,
+                StaleBecause::Expired => Forward::Stale,
+                StaleBecause::Request => Forward::Request,
             };
             missed(Some(stale), forward, false)
         }

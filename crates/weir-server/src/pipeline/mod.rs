@@ -32,7 +32,7 @@ use crate::connection::{Connection, Reply};
 use crate::live::{Route, Source};
 use crate::metrics::CacheResult;
 use crate::record::Record;
-use crate::shared::unix_ms;
+use crate::shared::{coarse_unix_ms, unix_ms};
 use look_up::Found;
 pub(crate) use look_up::scopes;
 use refuse::Refusal;
@@ -90,11 +90,12 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     }
 
     // Cache.
-    let wall = SystemTime::now();
-    let missed = match look_up::look_up(connection, &routed, &head, unix_ms(wall)) {
+    let now_ms = coarse_unix_ms();
+    let missed = match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
             let whole = whole::Whole::Object(object);
-            let response = reply::from_cache(record, &route, &mut head, whole, unix_ms(wall));
+            let selects = routed.notes.selects;
+            let response = reply::from_cache(record, &route, &mut head, selects, whole, now_ms);
             return unread::reply(response, version, body);
         }
         Found::Missed(missed) => missed,
@@ -102,7 +103,7 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
 
     // Source.
     let target = routed.into_target(&head.uri);
-    let mut ask = Ask { record, route, head, body: Some(body), target, now: wall };
+    let mut ask = Ask { record, route, head, body: Some(body), target, now: SystemTime::now() };
     if let Source::Proxy(_) = &ask.route.source {
         return Reply::Later(Box::pin(proxy::answer(ask, missed)));
     }

@@ -87,8 +87,7 @@ pub(super) fn refuse(
     record.status = status.as_u16();
     let draining = record.connection().worker.shared.is_draining();
     // What is left of a body that is too large is not read, also where its beginning was.
-    let mut closes =
-        matches!(refusal, Refusal::Malformed(_) | Refusal::BodyTooLarge) || draining;
+    let mut closes = matches!(refusal, Refusal::Malformed(_) | Refusal::BodyTooLarge) || draining;
     if body.is_some_and(|body| !body.is_end_stream()) {
         record.connection().socket.set_body_left();
         closes = true;

@@ -33,6 +33,7 @@ pub(super) fn from_cache(
     mut record: Record,
     route: &Route,
     request: &mut Parts,
+    selects: bool,
     whole: Whole,
     now_ms: u64,
 ) -> Response<ReplyBody> {
@@ -41,13 +42,16 @@ pub(super) fn from_cache(
         unreachable!("a hit is a stored object");
     };
     let status = object.status();
-    let selection = select(request, status, object.headers(), &whole);
+    let selection = match selects {
+        true => select(request, status, object.headers(), &whole),
+        false => Selection::Whole,
+    };
     let mut headers = std::mem::take(&mut request.headers);
     headers.clear();
     copy(object.headers(), &mut headers);
     match &route.source {
         Source::Files(_) => {
-            headers.insert(CACHE_STATUS, HeaderValue::from_static("weir; hit"));
+            headers.append(CACHE_STATUS, HeaderValue::from_static("weir; hit"));
         }
         _ => {
             headers.insert(header::AGE, HeaderValue::from(object.age_secs(now_ms)));
@@ -117,12 +121,8 @@ fn assemble(
 fn cut(selection: Selection, head: &mut Head, whole: Whole) -> Content {
     match selection {
         Selection::Whole => {
-            if head.status == StatusCode::OK && whole.has_ranges() {
-                head.headers.insert(header::ACCEPT_RANGES, BYTES);
-            }
-            // hyper writes the length it knows; a stored one would only be compared with it.
-            if !matches!(whole, Whole::Upstream(_)) && whole.len().is_some() {
-                head.headers.remove(header::CONTENT_LENGTH);
+            if !matches!(whole, Whole::Object(_) | Whole::Upstream(_)) {
+                describe(head, &whole);
             }
             whole.content()
         }
@@ -151,6 +151,25 @@ fn cut(selection: Selection, head: &mut Head, whole: Whole) -> Content {
             whole.part(span.first, span.last + 1)
         }
         Selection::Several(spans) => several(&spans, head, whole),
+    }
+}
+
+/// What stored heads have, or lack, already: see [`storable`].
+fn describe(head: &mut Head, whole: &Whole) {
+    if head.status == StatusCode::OK && whole.has_ranges() {
+        head.headers.insert(header::ACCEPT_RANGES, BYTES);
+    }
+    if whole.len().is_some() {
+        head.headers.remove(header::CONTENT_LENGTH);
+    }
+}
+
+/// Makes a head for storage, once, what every response made of it needs: it says that ranges can be
+/// had, and leaves the length to hyper, which knows it from the body.
+pub(super) fn storable(status: StatusCode, headers: &mut HeaderMap) {
+    headers.remove(header::CONTENT_LENGTH);
+    if status == StatusCode::OK {
+        headers.insert(header::ACCEPT_RANGES, BYTES);
     }
 }
 

@@ -4,7 +4,7 @@ use http::Uri;
 use http::request::Parts;
 use weir_http::host::Host;
 use weir_http::path::{self, Normalised};
-use weir_http::request::{self, Framing};
+use weir_http::request::{self, Framing, Notes};
 
 use super::Target;
 use super::refuse::Refusal;
@@ -20,6 +20,7 @@ pub(super) struct Routed<'a> {
     pub(super) host: Option<Host<'a>>,
     pub(super) authority: &'a str,
     pub(super) framing: Framing,
+    pub(super) notes: Notes,
     undefined_content: bool,
 }
 
@@ -51,6 +52,7 @@ pub(super) fn route<'a>(
         authority: valid.authority,
         undefined_content: valid.framing.is_undefined_for(&head.method),
         framing: valid.framing,
+        notes: valid.notes,
         host: valid.host,
     })
 }

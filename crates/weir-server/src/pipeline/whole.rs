@@ -46,9 +46,9 @@ impl Whole {
             Whole::Object(object) => Content::of_object(&object, 0, object.body().len()),
             Whole::Fill(reader) => {
                 let left = reader.fill().declared_length();
-                Content::Fill(FillPart { reader, skip: 0, left })
+                Content::Fill(Box::new(FillPart { reader, skip: 0, left }))
             }
-            Whole::File(file) => Content::File(file.stream(0..file.len)),
+            Whole::File(file) => Content::File(Box::new(file.stream(0..file.len))),
             Whole::Bytes(bytes) => Content::One(bytes),
             Whole::Upstream(body) => Content::Upstream(body),
         }
@@ -59,9 +59,9 @@ impl Whole {
         match self {
             Whole::Object(object) => Content::of_object(&object, start, end),
             Whole::Fill(reader) => {
-                Content::Fill(FillPart { reader, skip: start, left: Some(end - start) })
+                Content::Fill(Box::new(FillPart { reader, skip: start, left: Some(end - start) }))
             }
-            Whole::File(file) => Content::File(file.stream(start..end)),
+            Whole::File(file) => Content::File(Box::new(file.stream(start..end))),
             Whole::Bytes(bytes) => Content::One(bytes.slice(start as usize..end as usize)),
             // `has_ranges` is false: nobody cuts it.
             Whole::Upstream(body) => Content::Upstream(body),
