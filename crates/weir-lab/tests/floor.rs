@@ -2,7 +2,7 @@
 //! and each notices when the other is wrong.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
@@ -131,6 +131,19 @@ fn requests_in_pieces_and_several_at_once_are_answered() {
     stream.read_to_end(&mut all).unwrap();
     let bodies = all.windows(1_024).filter(|part| *part == document(1_024)).count();
     assert_eq!(bodies, 3, "and then the connection was closed");
+}
+
+#[test]
+fn a_client_that_ends_its_side_is_answered_and_closed() {
+    for size in SIZES {
+        let mut stream = TcpStream::connect(floor()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        blocking::send_request(&mut stream, &documents::target(size)).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert!(all.ends_with(&document(size)), "{size}");
+    }
 }
 
 #[test]
