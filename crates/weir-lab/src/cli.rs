@@ -14,7 +14,7 @@ use weir_lab::app::Application;
 use weir_lab::contender;
 use weir_lab::error::{Doing, Error, Result};
 use weir_lab::experiment::{self, Experiment, Options};
-use weir_lab::floor::{Folder, serve};
+use weir_lab::floor::{Folder, Pages, serve};
 use weir_lab::machine::Cores;
 use weir_lab::report;
 use weir_lab::result::Record;
@@ -61,6 +61,9 @@ enum Command {
         /// Document root, two levels deep, read once.
         #[arg(long)]
         root: PathBuf,
+        /// Send large bodies from the files' own pages instead of a copy in a memfd.
+        #[arg(long)]
+        from_files: bool,
     },
     /// The application of S3: bodies of ?size=N under /cached/ and /uncached/.
     App {
@@ -121,7 +124,9 @@ pub(crate) fn run() -> Result<()> {
             Ok(())
         }
         Command::Report { out, publish } => report_all(&out, publish),
-        Command::Floor { port, root } => run_floor(port, &root),
+        Command::Floor { port, root, from_files } => {
+            run_floor(port, &root, if from_files { Pages::File } else { Pages::Memfd })
+        }
         Command::App { unix } => run_app(&unix),
     }
 }
@@ -230,8 +235,8 @@ fn report_all(out: &Path, publish: bool) -> Result<()> {
     if found { Ok(()) } else { Err(Error::Usage(format!("no results in {}", out.display()))) }
 }
 
-fn run_floor(port: u16, root: &Path) -> Result<()> {
-    let mut content = Folder::load(root)?;
+fn run_floor(port: u16, root: &Path, pages: Pages) -> Result<()> {
+    let mut content = Folder::load(root, pages)?;
     let address = SockAddr::from(std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let listener = listen(Domain::IPV4, &address, &format!("port {port}"))?;
     serve(&listener, &mut content)

@@ -59,7 +59,7 @@ macro_rules! config {
 }
 
 /// Every contender that the lab knows.
-pub static ALL: [Contender; 7] = [
+pub static ALL: [Contender; 8] = [
     Contender {
         name: "weir",
         origin: Origin::Weir,
@@ -119,6 +119,16 @@ pub static ALL: [Contender; 7] = [
         origin: Origin::Lab,
         version: &["--version"],
         arguments: &["floor", "--port", "{{port}}", "--root", "{{root}}"],
+        files: Some(("none", "")),
+        proxy: None,
+        serves_files: true,
+    },
+    // The same, but large bodies come from the page cache: what a memfd's small pages cost.
+    Contender {
+        name: "floor-file",
+        origin: Origin::Lab,
+        version: &["--version"],
+        arguments: &["floor", "--from-files", "--port", "{{port}}", "--root", "{{root}}"],
         files: Some(("none", "")),
         proxy: None,
         serves_files: true,

@@ -31,13 +31,13 @@ pub static ALL: [Experiment; 5] = [
     Experiment {
         id: "s1",
         title: "40 clients, one document of 500 B to 200 KB, a connection per request",
-        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor"],
+        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor", "floor-file"],
         run: s1::run,
     },
     Experiment {
         id: "s2",
         title: "40 clients, one document of 500 B to 200 KB, persistent connections",
-        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor"],
+        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor", "floor-file"],
         run: s1::run,
     },
     Experiment {

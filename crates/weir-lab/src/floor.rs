@@ -18,7 +18,7 @@ use rustix::net::{SocketFlags, accept_with};
 use crate::error::{Doing, Result};
 use connection::{Connection, Wait};
 
-pub use content::{Content, Document, Folder};
+pub use content::{Content, Document, Folder, Pages};
 
 /// Connections taken per wake-up, so that those already open are not starved.
 const ACCEPT_MAX: usize = 64;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_lab::app::{self, Application};
 use weir_lab::documents::{self, document};
-use weir_lab::floor::{Content, Folder, serve};
+use weir_lab::floor::{Content, Folder, Pages, serve};
 use weir_lab::load::blocking::{self, Options};
 use weir_lab::load::{self, Edge, Plan};
 
@@ -28,9 +28,13 @@ fn serve_in_thread<C: Content + 'static>(
 }
 
 fn floor() -> SocketAddr {
+    floor_from(Pages::Memfd)
+}
+
+fn floor_from(pages: Pages) -> SocketAddr {
     let root = tempfile::tempdir().expect("a writable folder for temporary files");
     documents::write_all(root.path(), &SIZES).expect("room for files");
-    let folder = Folder::load(root.path()).expect("the files just written");
+    let folder = Folder::load(root.path(), pages).expect("the files just written");
     serve_in_thread(move || folder)
 }
 
@@ -143,6 +147,14 @@ fn a_client_that_ends_its_side_is_answered_and_closed() {
         let mut all = Vec::new();
         stream.read_to_end(&mut all).unwrap();
         assert!(all.ends_with(&document(size)), "{size}");
+    }
+}
+
+#[test]
+fn bodies_from_the_files_themselves_are_the_same() {
+    let server = floor_from(Pages::File);
+    for size in SIZES {
+        assert!(blocking::fetch(server, &documents::target(size)).unwrap() == document(size));
     }
 }
 

@@ -142,7 +142,7 @@ impl Reply {
         let Some(file) = &self.document.file else { return Ok(true) };
         while self.file_sent < file.len {
             let left = (file.len - self.file_sent) as usize;
-            match sendfile(socket, &file.memory, Some(&mut self.file_sent), left) {
+            match sendfile(socket, &file.pages, Some(&mut self.file_sent), left) {
                 Ok(0) => return Err(Errno::IO),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(false),

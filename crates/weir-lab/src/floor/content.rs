@@ -16,6 +16,17 @@ use crate::error::{Doing, Error, Result};
 /// copy (measured: about equal at 16 KB).
 const INLINE_MAX: usize = 16 << 10;
 
+const OK: &str = "200 OK";
+
+/// Where large bodies are sent from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// A copy in a memfd: single pages, unless the system is set to make larger ones.
+    Memfd,
+    /// The file's own pages in the page cache, which file systems keep in larger pieces.
+    File,
+}
+
 /// A response, ready to send.
 #[derive(Debug)]
 pub struct Document {
@@ -27,10 +38,10 @@ pub struct Document {
     pub(super) file: Option<File>,
 }
 
-/// A body in a memfd of its own.
+/// A body that sendfile takes from the start of a descriptor.
 #[derive(Debug)]
 pub(super) struct File {
-    pub(super) memory: OwnedFd,
+    pub(super) pages: OwnedFd,
     pub(super) len: u64,
 }
 
@@ -46,26 +57,41 @@ impl Document {
     /// # Errors
     /// When the memfd for a large body cannot be made.
     pub fn new(status: &str, fields: &str, body: &[u8]) -> Result<Document> {
-        let head = |connection: &str| {
-            format!(
-                "HTTP/1.1 {status}\r\nServer: floor\r\nContent-Type: text/html\r\n\
-                 Content-Length: {}\r\n{fields}{connection}\r\n",
-                body.len()
-            )
-            .into_bytes()
-        };
-        let (mut kept, mut closing) = (head(""), head("Connection: close\r\n"));
+        let mut document = Document::head(status, fields, body.len());
         if body.len() <= INLINE_MAX {
-            kept.extend_from_slice(body);
-            closing.extend_from_slice(body);
-            return Ok(Document { kept, closing, file: None });
+            document.kept.extend_from_slice(body);
+            document.closing.extend_from_slice(body);
+            return Ok(document);
         }
         let memory = memfd_create("weir-lab-document", MemfdFlags::CLOEXEC)
             .doing(|| "memfd_create".to_owned())?;
         let mut file = fs::File::from(memory);
         file.write_all(body).doing(|| "filling a memfd".to_owned())?;
-        let file = File { memory: file.into(), len: body.len() as u64 };
-        Ok(Document { kept, closing, file: Some(file) })
+        document.file = Some(File { pages: file.into(), len: body.len() as u64 });
+        Ok(document)
+    }
+
+    /// A response whose body, if it is not small, is sent from the pages of the file at `path`.
+    fn of_file(path: &Path, body: &[u8]) -> Result<Document> {
+        if body.len() <= INLINE_MAX {
+            return Document::new(OK, "", body);
+        }
+        let file = fs::File::open(path).doing(|| format!("opening {}", path.display()))?;
+        let mut document = Document::head(OK, "", body.len());
+        document.file = Some(File { pages: file.into(), len: body.len() as u64 });
+        Ok(document)
+    }
+
+    fn head(status: &str, fields: &str, len: usize) -> Document {
+        let head = |connection: &str| {
+            format!(
+                "HTTP/1.1 {status}\r\nServer: floor\r\nContent-Type: text/html\r\n\
+                 Content-Length: {len}\r\n{fields}{connection}\r\n"
+            )
+            .into_bytes()
+        };
+        let (kept, closing) = (head(""), head("Connection: close\r\n"));
+        Document { kept, closing, file: None }
     }
 }
 
@@ -79,14 +105,18 @@ impl Folder {
     ///
     /// # Errors
     /// When a file cannot be read.
-    pub fn load(root: &Path) -> Result<Folder> {
+    pub fn load(root: &Path, pages: Pages) -> Result<Folder> {
         let mut documents = HashMap::new();
         for folder in entries(root)? {
             for file in entries(&folder)? {
                 let body = fs::read(&file).doing(|| format!("reading {}", file.display()))?;
                 let below = file.strip_prefix(root).unwrap_or(&file);
                 let target = format!("/{}", below.display()).into_bytes();
-                documents.insert(target, Arc::new(Document::new("200 OK", "", &body)?));
+                let document = match pages {
+                    Pages::Memfd => Document::new(OK, "", &body)?,
+                    Pages::File => Document::of_file(&file, &body)?,
+                };
+                documents.insert(target, Arc::new(document));
             }
         }
         if documents.is_empty() {

@@ -8,7 +8,7 @@ use crate::stats::{median, paired_ratio};
 
 /// A contender has the same colour in all figures (Okabe and Ito's palette, told apart by
 /// colour-blind readers too).
-const COLOURS: [(&str, &str); 7] = [
+const COLOURS: [(&str, &str); 8] = [
     ("weir", "#0072B2"),
     ("nginx", "#009E73"),
     ("apache", "#D55E00"),
@@ -16,6 +16,7 @@ const COLOURS: [(&str, &str); 7] = [
     ("lighttpd", "#E69F00"),
     ("haproxy", "#56B4E9"),
     ("floor", "#777777"),
+    ("floor-file", "#BBBBBB"),
 ];
 /// Where a contender has several lines they differ by the kind of document.
 const DASHES: [(&str, &str); 2] = [("cached", "9 3"), ("uncached", "2 3")];
