@@ -124,11 +124,37 @@ pub(crate) struct Purge {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    /// Commands, and the options of each, as `docs/manual/command-line.md` has them: a heading for
+    /// each command, and in the table below it a row for each option.
+    #[test]
+    fn the_manual_has_every_command_and_option() {
+        let mut listed = BTreeMap::new();
+        let mut options = &mut BTreeSet::new();
+        for line in include_str!("../../../docs/manual/command-line.md").lines() {
+            if let Some(name) = line.strip_prefix("## `weir ") {
+                options = listed.entry(name.trim_end_matches('`').to_owned()).or_default();
+            } else if let Some(row) = line.strip_prefix("| `--") {
+                let end = row.find([' ', '`']).unwrap_or(row.len());
+                options.insert(row[..end].to_owned());
+            }
+        }
+        let of = |command: &clap::Command| -> BTreeSet<String> {
+            command.get_arguments().filter_map(|a| a.get_long()).map(str::to_owned).collect()
+        };
+        let command = Cli::command();
+        let known: BTreeMap<String, BTreeSet<String>> =
+            command.get_subcommands().map(|c| (c.get_name().to_owned(), of(c))).collect();
+        assert_eq!(listed, known);
     }
 }

@@ -84,7 +84,9 @@ fn command(code: &str) -> Option<String> {
 fn check(command: &str, help: &mut impl FnMut(&str) -> Option<String>) -> Result<(), String> {
     let mut words = command.split_whitespace();
     let name = words.next().unwrap_or_default();
-    if name.starts_with('-') || name == "help" || name == "…" {
+    // Options of no command, and the first line of `weir status`, which names the version.
+    let is_version = name.starts_with(|c: char| c.is_ascii_digit());
+    if name.starts_with('-') || is_version || name == "help" || name == "…" {
         return Ok(());
     }
     let text = help(name).ok_or_else(|| format!("no command “{name}”"))?;

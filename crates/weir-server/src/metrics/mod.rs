@@ -2,6 +2,8 @@
 //! and route, so that they survive a reload. Rendering is in [`render`].
 
 mod histogram;
+#[cfg(test)]
+mod manual_tests;
 mod registry;
 pub(crate) mod render;
 mod status;
