@@ -100,7 +100,8 @@ pub(crate) fn unix_ms(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The same, as of the kernel's last tick: at most 10 ms old, for a fifth of the price.
+/// The same, as of the kernel's last tick: at most 10 ms old, for a fifth of the price. Look-ups go
+/// by this clock, so what is stored or expired must too: it would be fresh before its time.
 #[inline]
 pub(crate) fn coarse_unix_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

@@ -8,9 +8,8 @@ use weir_http::{host, path};
 use crate::Server;
 use crate::live::{Live, Route, Site, Source};
 use crate::pipeline::scopes;
-use crate::shared::unix_ms;
+use crate::shared::coarse_unix_ms;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// What to purge.
 #[derive(Debug, Deserialize)]
@@ -48,7 +47,7 @@ pub(super) fn purge(server: &Server, wanted: &Purge) -> Result<Purged, String> {
     let shared = server.shared();
     let live = shared.live.load();
     let mode = match wanted.soft {
-        true => PurgeMode::Expire { now_ms: unix_ms(SystemTime::now()) },
+        true => PurgeMode::Expire { now_ms: coarse_unix_ms() },
         false => PurgeMode::Remove,
     };
     let purged = match &wanted.what {

@@ -2,7 +2,6 @@
 //! and the cache will want the response anyway.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -18,7 +17,7 @@ use super::refuse::Refusal;
 use super::{forward, reply};
 use crate::connection::Connection;
 use crate::live::{Route, Source};
-use crate::shared::unix_ms;
+use crate::shared::coarse_unix_ms;
 
 /// What leads: the request that goes to the origin for all that wait.
 pub(super) struct Leading {
@@ -62,7 +61,7 @@ pub(super) fn in_background(leading: Leading, flight: Lead) {
 }
 
 async fn go(leading: Leading, flight: Lead, answer: oneshot::Sender<Led>) {
-    let request_time_ms = unix_ms(SystemTime::now());
+    let request_time_ms = coarse_unix_ms();
     let response = match ask_origin(&leading).await {
         Ok(response) => response,
         Err(Unasked::Failed(error)) => {
@@ -77,7 +76,7 @@ async fn go(leading: Leading, flight: Lead, answer: oneshot::Sender<Led>) {
             return;
         }
     };
-    let response_time_ms = unix_ms(SystemTime::now());
+    let response_time_ms = coarse_unix_ms();
     let times = Times { request_time_ms, response_time_ms };
     if let Some(stale) = &leading.stale {
         if stale.on_error && is_server_failure(response.status()) {
