@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{PATIENCE, free_address, wait_for};
 
-/// A running `weir run FILE`.
+/// A running server.
 pub struct Weir {
     child: Child,
     directory: TempDir,
@@ -26,12 +26,15 @@ impl Weir {
 
     /// The same in a directory that was prepared.
     pub fn run_in(directory: TempDir, config: &str, addresses: &[SocketAddr]) -> Weir {
-        let file = directory.path().join("weir.kdl");
-        std::fs::write(&file, config).unwrap();
+        std::fs::write(directory.path().join("weir.kdl"), config).unwrap();
+        Weir::start(directory, &["run", "weir.kdl"], addresses)
+    }
+
+    /// Runs any command that serves.
+    pub fn start(directory: TempDir, arguments: &[&str], addresses: &[SocketAddr]) -> Weir {
         let log = File::create(log_path(directory.path())).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .arg("run")
-            .arg(&file)
+            .args(arguments)
             .current_dir(directory.path())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -136,6 +139,24 @@ pub fn front_config(address: SocketAddr, rest: &str, site: &str) -> String {
         false => "server { workers 2; admin \"off\"; }",
     };
     format!("{server}\n{rest}\nsite \"*\" {{\nlisten \"{address}\"\n{site}\n}}\n")
+}
+
+/// Runs a command that ends by itself; one that does not within the patience is ended.
+pub fn command(directory: &Path, arguments: &[&str]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // What these commands print fits into a pipe, so that they need no reader to end.
+    if wait_for(PATIENCE, || child.try_wait().unwrap()).is_none() {
+        child.kill().unwrap();
+        panic!("weir {arguments:?} does not end: {:?}", child.wait_with_output());
+    }
+    child.wait_with_output().unwrap()
 }
 
 fn log_path(directory: &Path) -> PathBuf {
