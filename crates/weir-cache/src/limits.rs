@@ -1,7 +1,7 @@
 //! Every limit of the cache, in one place, with how it was chosen.
 
 /// Bodies up to this many bytes are kept on the heap, longer ones in arena extents. Up to about
-/// 16 KiB copying into the socket costs no more than sendfile (DESIGN.md, "Decisions").
+/// 16 KiB copying into the socket costs no more than sendfile (ARCHITECTURE.md, "Decisions").
 pub const HEAP_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// First extent of a body whose length was not declared.
