@@ -106,6 +106,12 @@ impl Server {
         result
     }
 
+    /// Counts a reload that failed before there was a configuration: its file could not be read or
+    /// is wrong.
+    pub fn count_unusable_configuration(&self) {
+        self.shared.reload_failures.fetch_add(1, Relaxed);
+    }
+
     fn try_reload(&self, config: Config) -> Result<(), StartError> {
         let mut listening = self.listening.lock();
         let previous = self.shared.live.load_full();

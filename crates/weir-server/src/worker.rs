@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 use weir_config::Limits;
-use weir_net::{ConnectionTable, Listener, TICK, Timeouts};
+use weir_net::{ConnectionTable, Listener, Reaped, TICK, Timeouts};
 
 use crate::connection::{self, Accepted};
 use crate::error::StartError;
@@ -107,6 +107,19 @@ impl Worker {
     /// The sites behind a listener as configured now.
     pub(crate) fn listener(&self, number: usize) -> Option<Arc<ListenerSites>> {
         self.shared.live.load().listeners.get(number).cloned().flatten()
+    }
+
+    /// Ends the connection that has been idle longest. `false` if none is idle.
+    fn make_room(&self) -> bool {
+        let made = self.table.evict_idle();
+        if made {
+            self.count_reaped(Reaped::Evicted);
+        }
+        made
+    }
+
+    fn count_reaped(&self, reason: Reaped) {
+        self.shared.connections.reaped[reason as usize - 1].fetch_add(1, Relaxed);
     }
 }
 
@@ -224,7 +237,7 @@ fn take(worker: &Arc<Worker>, accepted: Accepted) {
     let connections = &worker.shared.connections;
     connections.accepted.fetch_add(1, Relaxed);
     let limit = worker.shared.live.load().config.server.limits.connections;
-    if connections.open.fetch_add(1, Relaxed) >= limit && !worker.table.evict_idle() {
+    if connections.open.fetch_add(1, Relaxed) >= limit && !worker.make_room() {
         connections.open.fetch_sub(1, Relaxed);
         connections.refused.fetch_add(1, Relaxed);
         // One try: a client that cannot take 90 bytes gets a closed connection.
@@ -240,7 +253,7 @@ async fn pause_accepting(worker: &Worker, cause: &io::Error) {
     if errors % 100 == 0 {
         tracing::error!(%cause, "cannot accept connections; is the limit of open files too low?");
     }
-    worker.table.evict_idle();
+    worker.make_room();
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
@@ -258,7 +271,7 @@ async fn sweep(worker: Arc<Worker>) {
             send: limits.send_timeout,
         };
         worker.table.sweep(&timeouts, |socket, reason| {
-            worker.shared.connections.reaped[reason as usize - 1].fetch_add(1, Relaxed);
+            worker.count_reaped(reason);
             tracing::debug!(client = ?socket.peer(), reason = reason.as_str(), "connection ended");
         });
     }

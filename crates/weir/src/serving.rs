@@ -121,6 +121,9 @@ fn reloader(server: &Arc<Server>, origin: Origin) -> Reload {
             Origin::File(path) => weir_config::load(path).map_err(|errors| errors.to_string()),
             Origin::CommandLine(config) => Ok(config.as_ref().clone()),
         };
+        if config.is_err() {
+            server.count_unusable_configuration();
+        }
         let result =
             config.and_then(|config| server.reload(config).map_err(|error| error.to_string()));
         match &result {
