@@ -9,13 +9,15 @@ use http::{HeaderMap, Method, Uri, Version};
 
 use crate::access_log::{Entry, Remembered};
 use crate::connection::Connection;
-use crate::live::Route;
+use crate::live::{Route, SiteInfo};
 use crate::metrics::CacheResult;
 
 /// The account of one request.
 pub(crate) struct Record {
     connection: Arc<Connection>,
     route: Option<Arc<Route>>,
+    /// The site of a request without a route.
+    site: Option<Arc<SiteInfo>>,
     started: Instant,
     remembered: Option<Box<Remembered>>,
     pub(crate) status: u16,
@@ -33,6 +35,7 @@ impl Record {
         Record {
             connection: Arc::clone(connection),
             route: None,
+            site: None,
             started,
             remembered: None,
             status: 0,
@@ -58,6 +61,21 @@ impl Record {
         self.route = Some(Arc::clone(route));
     }
 
+    /// The site is known, and that it has no route for the request.
+    pub(crate) fn set_site(
+        &mut self,
+        site: Arc<SiteInfo>,
+        method: &Method,
+        uri: &Uri,
+        version: Version,
+        headers: &HeaderMap,
+    ) {
+        if site.log.is_some() {
+            self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
+        }
+        self.site = Some(site);
+    }
+
     pub(crate) fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
@@ -78,16 +96,17 @@ impl Record {
     }
 
     fn log(&self, remembered: &Remembered) {
-        let Some(route) = &self.route else { return };
-        let Some(log) = &route.site.log else { return };
+        let site = self.route.as_ref().map(|route| &route.site).or(self.site.as_ref());
+        let Some(site) = site else { return };
+        let Some(log) = &site.log else { return };
         let bytes = |value| Option::map(Option::as_ref(value), http::HeaderValue::as_bytes);
         log.record(
             self.connection.worker.index,
             &Entry {
                 at: remembered.at,
                 client: self.connection.client.map(|address| address.ip()),
-                site: &route.site.name,
-                route: &route.metrics.route,
+                site: &site.name,
+                route: self.names().1,
                 method: &remembered.method,
                 uri: &remembered.uri,
                 version: remembered.version,

@@ -75,7 +75,10 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     // Route.
     let routed = match route::route(&live, connection, &head) {
         Ok(routed) => routed,
-        Err(refusal) => {
+        Err(route::Unrouted { refusal, site }) => {
+            if let Some(site) = site {
+                record.set_site(site, &head.method, &head.uri, version, &head.headers);
+            }
             let response = refuse::refuse(refusal, record, &head, Some(&body));
             return unread::reply(response, version, body);
         }

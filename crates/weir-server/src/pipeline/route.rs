@@ -9,7 +9,7 @@ use weir_http::request::{self, Framing, Notes};
 use super::Target;
 use super::refuse::Refusal;
 use crate::connection::Connection;
-use crate::live::{Live, Route};
+use crate::live::{Live, Route, SiteInfo};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -24,6 +24,19 @@ pub(super) struct Routed<'a> {
     undefined_content: bool,
 }
 
+/// A request without a route.
+pub(super) struct Unrouted {
+    pub(super) refusal: Refusal,
+    /// The site it was meant for, as far as that is known: its log tells of the refusal.
+    pub(super) site: Option<Arc<SiteInfo>>,
+}
+
+impl<R: Into<Refusal>> From<R> for Unrouted {
+    fn from(refusal: R) -> Unrouted {
+        Unrouted { refusal: refusal.into(), site: None }
+    }
+}
+
 /// Finds the route.
 ///
 /// # Errors
@@ -32,20 +45,23 @@ pub(super) fn route<'a>(
     live: &'a Live,
     connection: &Connection,
     head: &'a Parts,
-) -> Result<Routed<'a>, Refusal> {
+) -> Result<Routed<'a>, Unrouted> {
     let valid = request::validate(&head.method, &head.uri, head.version, &head.headers)?;
-    let path = match head.uri.path() {
-        // OPTIONS for the server as a whole; the root's route knows as much as any.
-        "*" => path::normalise("/")?,
-        path => path::normalise(path)?,
-    };
     let listener = live.listeners.get(connection.listener).and_then(Option::as_ref);
     // A listener that a reload took away still serves the connections it accepted, if a site can
     // be found for them.
     let listener = listener.ok_or(Refusal::Misdirected)?;
     let name = valid.host.as_ref().map_or("", |host| &host.name);
     let site = listener.hosts.find(name).ok_or(Refusal::Misdirected)?;
-    let route = site.routes.find(path.as_str()).ok_or(Refusal::NotFound)?;
+    let of_site = |refusal| Unrouted { refusal, site: Some(Arc::clone(&site.info)) };
+    let path = match head.uri.path() {
+        // OPTIONS for the server as a whole; the root's route knows as much as any.
+        "*" => "/",
+        path => path,
+    };
+    let path = path::normalise(path).map_err(|malformed| of_site(malformed.into()))?;
+    let found = site.routes.find(path.as_str());
+    let route = found.ok_or_else(|| of_site(Refusal::NotFound))?;
     Ok(Routed {
         route,
         path,
