@@ -11,6 +11,10 @@ use weir_origin::upstream::ResponseBody;
 
 use crate::record::Record;
 
+/// Bytes given to hyper at once. It takes the next only when most of the last is written, so that a
+/// record says what a client took, give or take this much and the socket's buffer.
+const FRAME_BYTES_MAX: usize = 1 << 20;
+
 /// Any failure under a body. It tears the response down: a client must never take half a body for
 /// a whole one.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -86,7 +90,14 @@ impl ReplyBody {
             Content::One(bytes) if bytes.is_empty() => Content::Empty,
             content => content,
         };
-        ReplyBody { content, record }
+        let mut body = ReplyBody { content, record };
+        // hyper does not ask for what has no bytes.
+        if body.is_end_stream()
+            && let Some(record) = &mut body.record
+        {
+            record.complete = true;
+        }
+        body
     }
 
     fn poll_content(
@@ -95,8 +106,11 @@ impl ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match &mut self.content {
             Content::Empty => None,
+            Content::One(bytes) if bytes.len() > FRAME_BYTES_MAX => {
+                return Poll::Ready(Some(Ok(Frame::data(bytes.split_to(FRAME_BYTES_MAX)))));
+            }
             Content::One(bytes) => Some(Ok(Frame::data(std::mem::take(bytes)))),
-            Content::Pieces { pieces, left } => pieces.next().map(|piece| {
+            Content::Pieces { pieces, left } => next_piece(pieces).map(|piece| {
                 *left -= piece.len() as u64;
                 Ok(Frame::data(piece))
             }),
@@ -111,6 +125,13 @@ impl ReplyBody {
             self.content = Content::Empty;
         }
         Poll::Ready(frame)
+    }
+}
+
+fn next_piece(pieces: &mut std::vec::IntoIter<Bytes>) -> Option<Bytes> {
+    match pieces.as_mut_slice().first_mut() {
+        Some(piece) if piece.len() > FRAME_BYTES_MAX => Some(piece.split_to(FRAME_BYTES_MAX)),
+        _ => pieces.next(),
     }
 }
 
@@ -179,7 +200,8 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Empty => true,
-            Content::One(_) | Content::Fill(_) => false,
+            Content::One(_) => false,
+            Content::Fill(part) => part.left == Some(0) && part.skip == 0,
             Content::Pieces { left, .. } => *left == 0,
             Content::File(stream) => stream.remaining() == 0,
             Content::Upstream(body) => body.is_end_stream(),
