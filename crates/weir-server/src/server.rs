@@ -1,6 +1,7 @@
 //! The server as a whole: bound, running, reloaded, stopped.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +34,16 @@ pub struct Server {
     /// Addresses being listened on, with the local address of TCP ones. Also the lock under which
     /// reloads run one at a time.
     listening: Mutex<BTreeMap<Address, Option<SocketAddr>>>,
+    /// Addresses that a reload gave up, and when.
+    given_up: Mutex<Vec<(Address, Instant)>>,
 }
+
+/// Workers have closed their sockets this long after an address was given up: they accept what has
+/// begun for a tenth of it.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Pause between two tries to bind an address whose sockets are being closed.
+const CLOSING_PAUSE: Duration = Duration::from_millis(10);
 
 impl Ready {
     /// Binds and opens everything. Must be called within a tokio runtime that lives as long as
@@ -79,8 +89,12 @@ impl Ready {
         let workers = (0..self.workers)
             .map(|index| worker::start(index, &self.shared))
             .collect::<Result<Vec<_>, _>>()?;
-        let server =
-            Server { shared: self.shared, workers, listening: Mutex::new(BTreeMap::new()) };
+        let server = Server {
+            shared: self.shared,
+            workers,
+            listening: Mutex::new(BTreeMap::new()),
+            given_up: Mutex::new(Vec::new()),
+        };
         let mut listening = server.listening.lock();
         for bound in self.bound {
             server.hand_out(bound, &mut listening);
@@ -120,7 +134,7 @@ impl Server {
         let added = wanted
             .iter()
             .filter(|address| !listening.contains_key(address))
-            .map(|address| Bound::bind(address, self.workers.len()))
+            .map(|address| self.bind(address))
             .collect::<Result<Vec<_>, _>>()?;
         let removed: Vec<Address> =
             listening.keys().filter(|a| !wanted.contains(a)).cloned().collect();
@@ -143,8 +157,28 @@ impl Server {
             let number = self.shared.listener_number(&address);
             self.tell_all(|| Command::Unlisten { number });
             listening.remove(&address);
+            self.given_up.lock().push((address, Instant::now()));
         }
         Ok(())
+    }
+
+    /// Binds an address. One that was given up a moment ago may still be in use by the workers'
+    /// own sockets, which are waited for.
+    fn bind(&self, address: &Address) -> Result<Bound, StartError> {
+        let closed_at = {
+            let mut given_up = self.given_up.lock();
+            given_up.retain(|(_, at)| at.elapsed() < CLOSED_WITHIN);
+            given_up.iter().filter(|(a, _)| a == address).map(|(_, at)| *at + CLOSED_WITHIN).max()
+        };
+        loop {
+            let bound = Bound::bind(address, self.workers.len());
+            let in_use = matches!(&bound, Err(StartError::Bind { source, .. })
+                if source.kind() == io::ErrorKind::AddrInUse);
+            if !in_use || closed_at.is_none_or(|at| Instant::now() > at) {
+                return bound;
+            }
+            std::thread::sleep(CLOSING_PAUSE);
+        }
     }
 
     /// What the server listens on: addresses as configured, and for TCP as bound.

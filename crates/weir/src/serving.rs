@@ -1,6 +1,7 @@
 //! A server's life in this process: bind, drop privileges, serve, react to signals and changed
 //! files, drain, end.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -54,7 +55,6 @@ pub(crate) fn serve(
     let admin = bind_admin(&settings)?;
     let drain_timeout = settings.config.server.drain_timeout;
     let (user, group) = (settings.config.server.user.clone(), settings.config.server.group.clone());
-    let watch = settings.config.server.watch;
     warn_of_dangers(&settings.config);
     let ready = Ready::new(settings.config)?;
     if user.is_some() || group.is_some() {
@@ -69,7 +69,7 @@ pub(crate) fn serve(
         runtime.spawn(admin.serve(Arc::clone(&server), Arc::clone(&reload)));
     }
     announce(&Listening { urls: urls(&server), admin: admin_address });
-    runtime.spawn(watch_files(Arc::clone(&server), Arc::clone(&reload), settings.origin, watch));
+    runtime.spawn(watch_files(Arc::clone(&server), Arc::clone(&reload), settings.origin));
     runtime.block_on(async {
         until_stopped(&server, &reload).await;
         tracing::info!("draining");
@@ -137,14 +137,14 @@ fn reloader(server: &Arc<Server>, origin: Origin) -> Reload {
     })
 }
 
-async fn watch_files(server: Arc<Server>, reload: Reload, origin: Origin, watch: bool) {
-    let stamp = |path: &Path| -> Option<(SystemTime, u64)> {
+async fn watch_files(server: Arc<Server>, reload: Reload, origin: Origin) {
+    let stamp = |path: &Path| -> Option<(SystemTime, u64, u64)> {
         let metadata = std::fs::metadata(path).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
+        Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
     };
     let watched = match &origin {
-        Origin::File(path) if watch => Some(path.as_path()),
-        _ => None,
+        Origin::File(path) => Some(path.as_path()),
+        Origin::CommandLine(_) => None,
     };
     let mut known = watched.and_then(stamp);
     loop {
@@ -155,8 +155,11 @@ async fn watch_files(server: Arc<Server>, reload: Reload, origin: Origin, watch:
         // A file that is gone for a moment is being replaced.
         if now.is_some() && now != known {
             known = now;
-            // The outcome is in the log.
-            let _ = reload();
+            // A reload may have switched `watch` on or off.
+            if server.config().server.watch {
+                // The outcome is in the log.
+                let _ = reload();
+            }
         }
     }
 }
