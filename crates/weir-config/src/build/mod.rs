@@ -84,6 +84,18 @@ impl Build<'_, '_> {
         path
     }
 
+    /// The same for a file that need not exist, in a directory that must.
+    fn directory_of(&mut self, path: &str, purpose: &'static str, span: Span) -> PathBuf {
+        let path = self.source.resolve(path);
+        let directory = match path.parent() {
+            Some(directory) if directory.as_os_str().is_empty() => PathBuf::from("."),
+            Some(directory) => directory.to_owned(),
+            None => return path,
+        };
+        self.files.push(FileUse { path: directory, purpose, is_directory: true, span });
+        path
+    }
+
     /// The name of the anonymous group of one server, made on first use.
     fn anonymous_upstream(&mut self, origin: Origin) -> String {
         let name = origin.name();

@@ -96,7 +96,12 @@ impl Build<'_, '_> {
 
     fn access_log(&mut self, line: &Line) -> Option<AccessLog> {
         let path: String = line.value("path")?;
-        let path = if path == "-" { PathBuf::from(path) } else { self.source.resolve(&path) };
+        let path = if path == "-" {
+            PathBuf::from(path)
+        } else {
+            // The log itself is made when it is missing; its directory is not.
+            self.directory_of(&path, "the access log's directory", line.span_of("path"))
+        };
         let format = match line.value::<&str>("format")? {
             "json" => LogFormat::Json,
             _ => LogFormat::Combined,
