@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
-use rustix::net::Shutdown;
+use rustix::net::{RecvFlags, Shutdown};
 
 use crate::table::Clock;
 
@@ -171,6 +171,18 @@ impl Socket {
 
     pub(crate) fn is_encrypted(&self) -> bool {
         self.encrypted.load(Relaxed)
+    }
+
+    /// Whether nothing is being served, received or sent. A response that has been handed over may
+    /// still wait for room in the send buffer, or for the event loop to tell that there is some.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase() == Phase::Idle && self.write_blocked_since() == 0
+    }
+
+    /// Whether bytes have arrived that nobody has read yet.
+    pub(crate) fn has_input(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.fd, &mut [0u8; 1][..], flags).is_ok_and(|(count, _)| count > 0)
     }
 
     /// Lets the stream see the end of input once it has read what already arrived.

@@ -132,28 +132,35 @@ impl ConnectionTable {
         }
     }
 
-    /// Ends the connection that has been idle longest, to make room. `false` if none is idle.
+    /// Ends the connection that has been idle longest, to make room. `false` if none is idle: one
+    /// whose next request has reached the kernel is not.
     pub fn evict_idle(&self) -> bool {
         let sockets = self.sockets.lock();
-        let idle = sockets
-            .iter()
-            .map(|(_, socket)| socket)
-            .filter(|s| s.reaped() == 0 && s.phase() == Phase::Idle)
-            .min_by_key(|s| s.phase_since());
-        let found = idle.is_some();
-        if let Some(socket) = idle {
+        let mut longest: Option<&Arc<Socket>> = None;
+        for (_, socket) in sockets.iter() {
+            let idle = socket.reaped() == 0 && socket.is_idle();
+            let longer = longest.is_none_or(|other| socket.phase_since() < other.phase_since());
+            // The kernel is asked last, and only about those that would be chosen.
+            if idle && longer && !socket.has_input() {
+                longest = Some(socket);
+            }
+        }
+        if let Some(socket) = longest {
             end(socket, Reaped::Evicted);
         }
-        found
+        longest.is_some()
     }
 
     /// For a graceful stop: HTTP/1 connections without a request see the end of their input, but a
     /// request that has reached the kernel is still read and answered.
     pub fn close_idle(&self) {
         for (_, socket) in self.sockets.lock().iter() {
-            if socket.phase() == Phase::Idle && !socket.is_multiplexed() && !socket.is_encrypted() {
+            if !socket.is_idle() || socket.is_multiplexed() {
+                continue;
+            }
+            if !socket.is_encrypted() {
                 socket.close_read();
-            } else if socket.phase() == Phase::Idle && !socket.is_multiplexed() {
+            } else if !socket.has_input() {
                 end(socket, Reaped::Idle);
             }
         }
@@ -188,7 +195,9 @@ fn overdue(socket: &Socket, now: u32, timeouts: &Timeouts) -> Option<Reaped> {
         return Some(Reaped::SlowRead);
     }
     match socket.phase() {
-        Phase::Idle if past(socket.phase_since(), timeouts.idle) => Some(Reaped::Idle),
+        Phase::Idle if past(socket.phase_since(), timeouts.idle) && !socket.has_input() => {
+            Some(Reaped::Idle)
+        }
         Phase::Head if past(socket.phase_since(), timeouts.header) => Some(Reaped::SlowHead),
         Phase::Linger if past(socket.phase_since(), LINGER) => Some(Reaped::Idle),
         Phase::Busy if past(socket.body_awaited_since(), timeouts.body) => Some(Reaped::SlowBody),

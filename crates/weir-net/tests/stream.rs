@@ -217,6 +217,24 @@ fn waiting_for_a_body_is_limited_and_an_idle_connection_makes_room() {
     drop(client.join().unwrap());
 }
 
+/// A request may have reached the kernel while the worker was busy with others.
+#[test]
+fn a_connection_with_a_request_to_read_is_not_idle() {
+    let (fd, address) = listen();
+    let client = thread::spawn(move || client(address, b"GET"));
+    run(async {
+        let table = Arc::new(ConnectionTable::new());
+        let stream = accept(&Listener::new(fd).unwrap(), &table).await;
+        let client = client.join().unwrap();
+        assert_eq!(stream.socket().phase(), Phase::Idle);
+        assert!(!table.evict_idle(), "evicted before its request was read");
+        for _ in 0..4 {
+            table.sweep(&timeouts(Duration::ZERO), |_, reason| panic!("{reason:?}"));
+        }
+        drop(client);
+    });
+}
+
 /// A response sent while the client is still sending its body must arrive.
 #[test]
 fn closing_lingers_until_the_client_has_seen_the_response() {
