@@ -1,6 +1,8 @@
 //! Access logs on the disk: what a line says, when it is there, and that a client cannot write
 //! lines of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::net::SocketAddr;

@@ -1,6 +1,8 @@
 //! The admin API and the commands that speak to it: health, metrics, status, purge, reload, and who
 //! may not use it.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::collections::BTreeMap;

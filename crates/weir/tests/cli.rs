@@ -1,6 +1,8 @@
 //! The command line as people and programs meet it: exit codes, what is printed where, and servers
 //! without a configuration file.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::net::TcpListener;

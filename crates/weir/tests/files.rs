@@ -1,5 +1,8 @@
-//! Files over real sockets: what a path stands for, how it is described, methods, codings, listings.
-//! Conditions and ranges, and paths that try to leave the root, are in the two modules below.
+//! Files over real sockets: what a path stands for, how it is described, methods, codings and
+//! listings. Conditions and ranges, paths that try to leave the root, and changes of files are in the
+//! modules below.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod common;
 

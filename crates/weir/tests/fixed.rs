@@ -1,6 +1,8 @@
 //! Answers that need no source: redirects, fixed texts; and edits of a response's header, wherever
 //! the response comes from.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use common::client;

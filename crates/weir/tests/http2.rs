@@ -1,6 +1,8 @@
 //! HTTP/2 with prior knowledge: many streams on one connection, large bodies both ways, trailers to
 //! and from origins as gRPC needs them, and a stop that lets streams finish.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 #[path = "http2/grpc.rs"]

@@ -1,5 +1,7 @@
 //! What a client may make the server hold, and for how long: sizes, counts, times, connections.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::io::{Read, Write};

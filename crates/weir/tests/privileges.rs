@@ -1,5 +1,7 @@
 //! Started by root, the server serves as somebody who may do less.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::net::{SocketAddr, TcpListener};

@@ -1,6 +1,8 @@
 //! The PROXY protocol on a listener that asks for it: whose connection it is reaches the origin and
 //! the log; whoever does not begin with a header is not served.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::net::SocketAddr;

@@ -1,6 +1,8 @@
 //! TLS listeners: which certificate is shown, when a changed one is, which protocol is spoken, and
 //! what becomes of clients that do not shake hands.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 #[path = "tls/client.rs"]
