@@ -6,6 +6,7 @@ mod linger;
 mod listener;
 mod preface;
 pub mod proxy_protocol;
+mod rest;
 mod send;
 mod socket;
 mod stream;

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll};
 
 use rustix::net::{RecvFlags, Shutdown};
 
+use crate::rest::Rest;
 use crate::table::Clock;
 
 /// What a connection is doing, as far as timeouts are concerned.
@@ -51,6 +53,7 @@ pub struct Socket {
     body_awaited_since: AtomicU32,
     /// Set when the worker ended the connection, with the reason for the log.
     reaped: AtomicU8,
+    rest: Rest,
 }
 
 impl Socket {
@@ -75,6 +78,7 @@ impl Socket {
             write_blocked_since: AtomicU32::new(0),
             body_awaited_since: AtomicU32::new(0),
             reaped: AtomicU8::new(0),
+            rest: Rest::default(),
         }
     }
 
@@ -147,6 +151,22 @@ impl Socket {
     pub(crate) fn bytes_read(&self) {
         if self.phase.load(Relaxed) == Phase::Idle as u8 && !self.multiplexed.load(Relaxed) {
             self.enter(Phase::Head);
+            self.rest.end();
+        }
+    }
+
+    /// Ready when the connection has been idle for so long that whoever serves it should let go of
+    /// buffers and wait for the next bytes with nothing but the stream. Always polled by one task.
+    #[inline]
+    pub fn poll_rest(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.rest.poll(cx)
+    }
+
+    /// Asks for rest, if there is nothing that the stream's user could still have to write.
+    pub(crate) fn ask_to_rest(&self) {
+        let idle = self.phase() == Phase::Idle && !self.multiplexed.load(Relaxed);
+        if idle && self.write_blocked_since.load(Relaxed) == 0 {
+            self.rest.ask();
         }
     }
 

@@ -64,7 +64,7 @@ impl Stream {
     }
 
     /// Puts bytes back in front of what will be read next.
-    pub(crate) fn unread(&mut self, bytes: Vec<u8>) {
+    pub fn unread(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.unread_start == self.unread.len(), "bytes put back twice");
         self.unread = bytes;
         self.unread_start = 0;

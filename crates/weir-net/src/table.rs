@@ -13,6 +13,10 @@ use crate::socket::{Phase, Socket};
 /// Time between two sweeps, and the resolution of every timeout enforced here.
 pub const TICK: Duration = Duration::from_millis(100);
 
+/// A connection that has been idle for a second gives up its buffers; most that are used again at
+/// all are used again within it, and keep theirs.
+const REST_AFTER_TICKS: u32 = 10;
+
 /// How long a closed connection may go on sending; as long as nginx's lingering_timeout.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -128,6 +132,8 @@ impl ConnectionTable {
             if let Some(reason) = overdue(socket, now, timeouts) {
                 end(socket, reason);
                 reaped(socket, reason);
+            } else if now.saturating_sub(socket.phase_since()) == REST_AFTER_TICKS {
+                socket.ask_to_rest();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One client connection: PROXY header, TLS, protocol, then HTTP until it ends.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -80,16 +81,31 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             let connection = context(&stream, true);
             let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
             drop(sites);
-            serve_tls(acceptor, stream, connection).await;
+            Box::pin(serve_tls(acceptor, stream, connection)).await;
         }
         None => {
             let connection = context(&stream, false);
             drop(sites);
-            match detect(&mut stream).await {
-                Ok(Some(Protocol::Http1)) => serve_http1(stream, connection).await,
-                Ok(Some(Protocol::Http2)) => serve_http2(stream, connection).await,
-                Ok(None) | Err(_) => {}
+            serve_cleartext(stream, connection).await;
+        }
+    }
+}
+
+/// What serves HTTP is boxed, so that a connection that rests is small.
+async fn serve_cleartext(mut stream: Stream, connection: Arc<Connection>) {
+    loop {
+        match detect(&mut stream).await {
+            Ok(Some(Protocol::Http1)) => {
+                let Some((rested, unread)) =
+                    Box::pin(serve_http1(stream, Arc::clone(&connection))).await
+                else {
+                    return;
+                };
+                stream = rested;
+                stream.unread(unread.into());
             }
+            Ok(Some(Protocol::Http2)) => return Box::pin(serve_http2(stream, connection)).await,
+            Ok(None) | Err(_) => return,
         }
     }
 }
@@ -107,20 +123,32 @@ async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connec
     connection.socket.set_encrypted();
     match stream.get_ref().1.alpn_protocol() {
         Some(b"h2") => serve_http2(stream, connection).await,
-        _ => serve_http1(stream, connection).await,
+        _ => {
+            let service = Pipeline { connection: Arc::clone(&connection) };
+            let worker = &connection.worker;
+            let http = worker.http1.serve_connection(TokioIo::new(stream), service);
+            finish(worker, http.with_upgrades().await);
+        }
     }
 }
 
-async fn serve_http1<S>(stream: S, connection: Arc<Connection>)
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
+/// Serves until the connection ends, or until it has been idle for so long that it should rest:
+/// then the stream comes back, with what of the next request has been read from it already.
+async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Stream, Bytes)> {
     let worker = Arc::clone(&connection.worker);
+    let socket = Arc::clone(&connection.socket);
     let service = Pipeline { connection };
-    finish(
-        &worker,
-        worker.http1.serve_connection(TokioIo::new(stream), service).with_upgrades().await,
-    );
+    let mut http = worker.http1.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let ended = poll_fn(|cx| match Pin::new(&mut http).poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => socket.poll_rest(cx).map(|()| None),
+    });
+    if let Some(result) = ended.await {
+        finish(&worker, result);
+        return None;
+    }
+    let parts = http.into_parts()?;
+    Some((parts.io.into_inner(), parts.read_buf))
 }
 
 async fn serve_http2<S>(stream: S, connection: Arc<Connection>)
@@ -164,6 +192,7 @@ impl Service<Request<Incoming>> for Pipeline {
 }
 
 /// A response that is ready, as a hit is, or one that must be waited for.
+#[allow(clippy::large_enum_variant, reason = "a hit must not allocate for its reply")]
 pub(crate) enum Reply {
     Now(Option<Response<ReplyBody>>),
     Later(Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>),

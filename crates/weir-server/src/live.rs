@@ -60,6 +60,8 @@ pub(crate) struct Site {
 /// What a route knows of its site.
 pub(crate) struct SiteInfo {
     pub(crate) name: String,
+    /// All names, that one included.
+    pub(crate) names: Vec<String>,
     pub(crate) log: Option<Arc<AccessLog>>,
 }
 
@@ -266,7 +268,7 @@ fn build_site(
     let log = site.access_log.as_ref().and_then(|wanted| {
         logs.iter().find(|l| l.path() == wanted.path && l.format() == wanted.format).cloned()
     });
-    let info = Arc::new(SiteInfo { name, log });
+    let info = Arc::new(SiteInfo { name, names: site.names.clone(), log });
     let mut routes = Paths::default();
     for route in &site.routes {
         let built = build_route(route, &info, config, groups, around.registry)?;

@@ -250,7 +250,7 @@ fn take(worker: &Arc<Worker>, accepted: Accepted) {
 async fn pause_accepting(worker: &Worker, cause: &io::Error) {
     let errors = worker.shared.connections.accept_errors.fetch_add(1, Relaxed);
     // Said at the first and then every few seconds at this pace.
-    if errors % 100 == 0 {
+    if errors.is_multiple_of(100) {
         tracing::error!(%cause, "cannot accept connections; is the limit of open files too low?");
     }
     worker.make_room();

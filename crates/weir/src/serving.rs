@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_config::{Address, Config, ListenerTls};
@@ -50,6 +51,7 @@ pub(crate) fn serve(
     settings: Settings,
     announce: impl FnOnce(&Listening),
 ) -> Result<(), StartError> {
+    raise_descriptor_limit();
     let runtime = control_runtime()?;
     let _within = runtime.enter();
     let admin = bind_admin(&settings)?;
@@ -82,6 +84,16 @@ pub(crate) fn serve(
     });
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Raises the soft limit of open files to the hard one: every connection and cached file takes one,
+/// and the usual soft limit of 1,024 exists for programs that still use select(2).
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(cause) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%cause, "cannot raise the limit of open files");
+    }
 }
 
 /// The event loop of everything that is not serving: admin API, health checks, signals.

@@ -58,7 +58,7 @@ pub(super) fn purge(server: &Server, wanted: &Purge) -> Result<Purged, String> {
             let site = live
                 .sites
                 .iter()
-                .find(|site| site.info.name == *name)
+                .find(|site| site.info.names.contains(name))
                 .ok_or_else(|| unknown_site(&live, name))?;
             let scopes = site.routes.iter().flat_map(|route| scopes(route).collect::<Vec<_>>());
             scopes.map(|scope| shared.cache.purge_scope(scope, mode)).sum()

@@ -30,6 +30,7 @@ pub(super) struct Leading {
 }
 
 /// What the leader's own client gets.
+#[allow(clippy::large_enum_variant, reason = "sent once and matched at once, never kept")]
 pub(super) enum Led {
     /// A body that is being stored.
     Fill(FillReader, StatusCode),

@@ -60,14 +60,14 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                 if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
                     let object = Arc::clone(&stale.object);
                     lead::in_background(leading, flight);
-                    return stale_answer(ask, object, "stale-while-revalidate");
+                    return stale_answer(ask, object, Stalely::WhileRevalidating);
                 }
                 return led(ask, &missed, lead::lead(leading, flight).await);
             }
             Collapse::Follow(follow) => {
                 if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
                     let object = Arc::clone(&stale.object);
-                    return stale_answer(ask, object, "stale-while-revalidate");
+                    return stale_answer(ask, object, Stalely::WhileRevalidating);
                 }
                 match timeout_at(deadline, follow.wait(headers)).await {
                     Ok(Outcome::Object(object)) => {
@@ -81,7 +81,7 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                         return match missed.stale.as_ref().filter(|stale| stale.on_error) {
                             Some(Stale { object, .. }) => {
                                 let object = Arc::clone(object);
-                                stale_answer(ask, object, "stale-if-error")
+                                stale_answer(ask, object, Stalely::OnError)
                             }
                             None => ask.refuse(
                                 Refusal::Source(failure.status, "the origin failed"),
@@ -112,9 +112,10 @@ fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
             let value = CacheStatus { forward_status: Some(304), stored: true, ..forwarded };
             stored(ask, Whole::Object(object), CacheResult::Revalidated, value)
         }
-        Led::Stale(object) => stale_answer(ask, object, "stale-if-error"),
+        Led::Stale(object) => stale_answer(ask, object, Stalely::OnError),
         Led::Pass(response, why) => {
-            let value = CacheStatus { detail: why, ..forwarded };
+            let forward_status = Some(response.status().as_u16());
+            let value = CacheStatus { detail: why, forward_status, ..forwarded };
             pass_on(ask, response, CacheResult::Miss, value)
         }
         Led::Failed(error) => failed(ask, &error, CacheResult::Miss),
@@ -221,12 +222,27 @@ fn collapsed(ask: Ask, whole: Whole, missed: &Missed) -> Response<ReplyBody> {
     stored(ask, whole, CacheResult::Collapsed, value)
 }
 
-/// A stale response, where that is allowed.
-fn stale_answer(ask: Ask, object: Arc<Object>, detail: &str) -> Response<ReplyBody> {
+/// A stale response, where that is allowed. It is a hit if the request was not forwarded (RFC 9211
+/// §2.1): while a validation runs for others. After the origin failed it is none.
+fn stale_answer(ask: Ask, object: Arc<Object>, why: Stalely) -> Response<ReplyBody> {
     let ttl_ms = object.freshness().fresh_until_ms as i64 - ask.now_ms() as i64;
     let hit = CacheStatus::hit(ttl_ms / 1000);
-    let value = CacheStatus { detail: Some(detail), ..hit };
+    let value = match why {
+        Stalely::WhileRevalidating => CacheStatus { detail: Some("stale-while-revalidate"), ..hit },
+        Stalely::OnError => CacheStatus {
+            ttl_s: hit.ttl_s,
+            detail: Some("stale-if-error"),
+            ..CacheStatus::forwarded(Forward::Stale)
+        },
+    };
     stored(ask, Whole::Object(object), CacheResult::Stale, value)
+}
+
+/// RFC 5861's two reasons to send a stale response.
+#[derive(Clone, Copy)]
+enum Stalely {
+    WhileRevalidating,
+    OnError,
 }
 
 /// The origin failed; what happened is in the log already, by server and cause.

@@ -16,7 +16,7 @@ pub(super) enum Whole {
     /// Being stored.
     Fill(FillReader),
     /// A file too large to store, or on a route without cache.
-    File(OpenFile),
+    File(Box<OpenFile>),
     /// At hand.
     Bytes(Bytes),
     /// Passed through: the origin has applied conditions and ranges itself.
