@@ -310,3 +310,29 @@ fn a_prefix_may_be_stripped() {
     assert_eq!(redirect.header("location"), Some("/static/d/?x=1&y=%2F"));
     assert_eq!(site.get("/static/d/").status, 200);
 }
+
+#[test]
+fn a_file_is_stored_once_whatever_the_host() {
+    let admin = free_address();
+    let address = free_address();
+    let config = format!(
+        r#"
+        server {{ workers 1; admin "{admin}"; }}
+        site "a.example" "*" {{ listen "{address}"; route "/*" {{ files "."; }}; }}
+        site "b.example" {{ listen "{address}"; route "/*" {{ files "."; }}; }}
+        "#
+    );
+    let weir = Weir::run(&config, &[address, admin]);
+    std::fs::write(weir.directory().join("a.txt"), "hello").unwrap();
+    let is_hit = |host: &str| {
+        let response = client::get(address, host, "/a.txt").unwrap();
+        response.header("cache-status") == Some("weir; hit")
+    };
+    assert!(wait_for(PATIENCE, || is_hit("a.example").then_some(())).is_some());
+    assert!(is_hit("x.example") && is_hit("y.example:80"), "no client fills the cache by names");
+    assert!(!is_hit("b.example"), "another site may have another root");
+    let purge = ["purge", "http://z.example/a.txt", "--admin", &admin.to_string()];
+    let purged = common::server::command(weir.directory(), &purge);
+    assert_eq!(String::from_utf8(purged.stdout).unwrap(), "purged 1 stored response\n");
+    assert!(!is_hit("a.example"));
+}

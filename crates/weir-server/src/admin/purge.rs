@@ -7,7 +7,7 @@ use weir_http::{host, path};
 
 use crate::Server;
 use crate::live::{Live, Route, Site, Source};
-use crate::pipeline::scopes;
+use crate::pipeline::{key_authority, scopes};
 use crate::shared::coarse_unix_ms;
 use std::sync::Arc;
 
@@ -103,7 +103,8 @@ fn purge_in(
     let query = query.filter(|_| !matches!(route.source, Source::Files(_)));
     let path = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let purge = |scope| {
-        let key = KeyRef { scope, authority: host, path_and_query: &path };
+        let authority = key_authority(route, host);
+        let key = KeyRef { scope, authority, path_and_query: &path };
         server.shared().cache.purge(&key, mode)
     };
     scopes(route).map(purge).sum()

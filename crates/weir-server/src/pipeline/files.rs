@@ -126,8 +126,8 @@ impl Query {
 
 fn plain_key(ask: &Ask) -> Key {
     let scope = look_up::scope(&ask.route, ask.connection().tls, Accepted::default());
-    let path_and_query = &ask.target.path;
-    KeyRef { scope, authority: &ask.target.host, path_and_query }.to_key()
+    let authority = look_up::key_authority(&ask.route, &ask.target.host);
+    KeyRef { scope, authority, path_and_query: &ask.target.path }.to_key()
 }
 
 /// What a path turned out to be.
@@ -145,7 +145,8 @@ enum Loaded {
 async fn load_shared(ask: &Ask, query: Query, scope: u64) -> (Result<Loaded, Refusal>, bool) {
     let cache = &ask.connection().worker.shared.cache;
     let path = look_up::key_path(&ask.route, &ask.target, None);
-    let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
+    let authority = look_up::key_authority(&ask.route, &ask.target.host);
+    let key = KeyRef { scope, authority, path_and_query: &path };
     let headers = &ask.head.headers;
     for _ in 0..FOLLOW_ROUNDS_MAX {
         match cache.collapse(&key, headers, &Default::default(), ask.now_ms()) {

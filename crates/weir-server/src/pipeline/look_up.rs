@@ -88,8 +88,8 @@ fn look_up_file(
     let cache = &connection.worker.shared.cache;
     let find = |accepted| {
         let scope = scope(route, connection.tls, accepted);
-        let path_and_query = routed.path.as_str();
-        let key = KeyRef { scope, authority: routed.host_name(), path_and_query };
+        let authority = key_authority(route, routed.host_name());
+        let key = KeyRef { scope, authority, path_and_query: routed.path.as_str() };
         // A file's stamp knows better than any wish of the request.
         let found = cache.lookup(&key, &head.headers, &RequestDirectives::default(), now_ms);
         if let Lookup::Fresh(object) = &found
@@ -178,7 +178,8 @@ fn look_up_response(
 /// A route's partition for one scheme and one set of acceptable codings.
 pub(crate) fn scope(route: &Route, tls: bool, accepted: Accepted) -> u64 {
     let scope = route.scope & !TLS_SCOPE;
-    let scope = if tls { scope | TLS_SCOPE } else { scope };
+    let tells = tls && !matches!(route.source, Source::Files(_));
+    let scope = if tells { scope | TLS_SCOPE } else { scope };
     scope ^ accepted.fingerprint()
 }
 
@@ -190,6 +191,15 @@ pub(crate) fn scopes(route: &Route) -> impl Iterator<Item = u64> + '_ {
     };
     let both = |accepted| [false, true].map(|tls| scope(route, tls, accepted));
     codings.into_iter().flat_map(both)
+}
+
+/// The authority part of a request's key. A file is the same under every name of its site and by
+/// both schemes: it is stored once, and no client can fill the cache by making up names.
+pub(crate) fn key_authority<'a>(route: &Route, host: &'a str) -> &'a str {
+    match route.source {
+        Source::Files(_) => "",
+        _ => host,
+    }
 }
 
 /// The path-and-query part of a request's key.

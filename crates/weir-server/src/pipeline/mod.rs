@@ -34,7 +34,7 @@ use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::{coarse_unix_ms, unix_ms};
 use look_up::Found;
-pub(crate) use look_up::scopes;
+pub(crate) use look_up::{key_authority, scopes};
 use refuse::Refusal;
 use reply::Answer;
 
