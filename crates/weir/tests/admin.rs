@@ -353,7 +353,9 @@ fn pages_of_strangers_cannot_use_it() {
     check("POST", "/reload", &[("Host", "evil.example"), empty, JSON], 403);
     assert_eq!(managed.metrics()["weir_config_generation"], 1.0, "none of them reloaded");
     check("POST", "/reload", &[("Host", &own), empty, JSON], 200);
-    assert_eq!(managed.metrics()["weir_config_generation"], 2.0);
+    let with_parameter = ("Content-Type", "Application/JSON; charset=utf-8");
+    check("POST", "/reload", &[("Host", &own), empty, with_parameter], 200);
+    assert_eq!(managed.metrics()["weir_config_generation"], 3.0);
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn check_origin(method: &Method, headers: &HeaderMap, local: bool) -> Result<(),
         return Err("Host must be an IP address or localhost");
     }
     let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if method == Method::POST && content_type != Some(JSON.as_bytes()) {
+    let media_type = content_type.and_then(|value| value.split(|&byte| byte == b';').next());
+    let is_json = media_type.is_some_and(|m| m.trim_ascii().eq_ignore_ascii_case(JSON.as_bytes()));
+    if method == Method::POST && !is_json {
         return Err("POST needs Content-Type: application/json");
     }
     Ok(())
@@ -152,6 +154,8 @@ mod tests {
         check(Method::GET, "evil.example", None, false);
         check(Method::GET, "127.0.0.1.evil.example", None, false);
         check(Method::POST, "127.0.0.1", Some(JSON), true);
+        check(Method::POST, "127.0.0.1", Some("Application/JSON; charset=utf-8"), true);
+        check(Method::POST, "127.0.0.1", Some("text/plain; application/json"), false);
         check(Method::POST, "127.0.0.1", None, false);
         check(Method::POST, "127.0.0.1", Some("text/plain"), false);
     }
