@@ -1,6 +1,8 @@
 //! Bodies are streamed and never held: whoever is slow holds up the other side, and the server's
 //! memory stays what it was.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::io::{self, Read, Write};
@@ -91,6 +93,8 @@ fn upload(chunked: bool) {
             };
         }
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone");
+        // Closing with framing unread would destroy the answer.
+        while stream.read(&mut buffer).is_ok_and(|count| count > 0) {}
     });
     let (weir, address) = front(origin, "limits body-size=\"1GiB\"");
     let before = weir.resident_bytes();
@@ -108,7 +112,6 @@ fn upload(chunked: bool) {
     // The origin answers when it has seen as many bytes, framing included.
     let _ = sender.join().unwrap();
     let growth = highest.saturating_sub(before);
-    println!("chunked {chunked}: {} KiB under way, {} KiB more", under_way >> 10, growth >> 10);
     assert!(growth < GROWTH_MAX, "the server grew by {growth} bytes");
 }
 
@@ -169,7 +172,6 @@ fn download(lines: &str) {
         }
     });
     let growth = highest.saturating_sub(before);
-    println!("{lines}: {} KiB under way, {} KiB more", under_way >> 10, growth >> 10);
     assert!(growth < GROWTH_MAX, "{lines}: the server grew by {growth} bytes");
 
     // When the client leaves, so does the server: nobody wants the rest.

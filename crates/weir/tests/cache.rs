@@ -1,6 +1,8 @@
 //! The cache's decisions as a client and an origin see them: what is stored, for how long, for
 //! whom, and when the origin is asked again (RFC 9111).
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::net::SocketAddr;

@@ -1,6 +1,8 @@
 //! Origins that fail in every way: the client gets a clear status or a torn body and never a whole
 //! wrong one, the log names server and cause, and nothing of it is remembered.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::io::{ErrorKind, Read, Write};

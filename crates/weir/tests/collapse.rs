@@ -1,5 +1,7 @@
 //! One fill for many: concurrent misses make one request to the origin, whoever of them leaves.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::io::Write;

@@ -1,6 +1,8 @@
 //! The proxy's duties on real sockets: what an origin gets of a request and a client of a
 //! response, byte for byte, and which requests are sent again when an origin goes away.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::io::{Read, Write};

@@ -1,6 +1,8 @@
 //! Changing the configuration of a server at work, and stopping one: not one request is lost, and a
 //! bad file changes nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 #[path = "reload/load.rs"]
 mod load;

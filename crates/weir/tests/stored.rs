@@ -1,6 +1,8 @@
 //! What is answered out of stored and arriving bodies: ranges, conditions, HEAD; what a key is; and
 //! what makes room for what.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::io::{Read, Write};

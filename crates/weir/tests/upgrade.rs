@@ -1,6 +1,8 @@
 //! Upgraded connections, as WebSockets are: bytes both ways as they are, ends passed on, tunnels
 //! counted and waited for.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::io::{Read, Write};

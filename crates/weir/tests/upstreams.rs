@@ -1,6 +1,8 @@
 //! Upstream groups as origins see them: which server gets which request, over which protocol, and
 //! what becomes of servers that fall ill and recover.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::convert::Infallible;
