@@ -1,6 +1,6 @@
 //! Files over real sockets: what a path stands for, how it is described, methods, codings and
-//! listings. Conditions and ranges, paths that try to leave the root, and changes of files are in the
-//! modules below.
+//! listings. Conditions and ranges, paths that try to leave the root, and changes of files are in
+//! the modules below.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 

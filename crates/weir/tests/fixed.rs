@@ -5,9 +5,13 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
 use common::client;
 use common::origin::{self, Origin};
 use common::server::Weir;
+use common::{PATIENCE, wait_for};
 
 #[test]
 fn redirects_are_filled_in() {
@@ -123,4 +127,26 @@ fn header_edits_apply_to_every_source_and_to_hits() {
     let unchanged = client::ask(address, "GET", "/proxied", &[("If-None-Match", "\"e\"")]);
     assert_eq!((unchanged.status, unchanged.header("server")), (304, Some("front")));
     assert_eq!(origin.take().len(), 1, "all but the first were hits");
+}
+
+#[test]
+fn a_site_may_listen_on_a_unix_socket() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let socket = directory.path().join("site.sock");
+    let config = format!(
+        "server {{ workers 2; admin \"off\"; }}\n\
+         site \"*\" {{ listen \"unix:{}\"; route \"/*\" {{ respond \"hello\"; }}; }}\n",
+        socket.display()
+    );
+    let mut weir = Weir::run_in(directory, &config, &[]);
+    let connected = wait_for(PATIENCE, || UnixStream::connect(&socket).ok());
+    let mut stream = connected.expect("the socket is there");
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.ends_with("\r\n\r\nhello"), "{response}");
+    assert!(weir.stop().success());
+    assert!(!socket.exists(), "the next server finds its place free");
 }
