@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustix::net::{RecvFlags, Shutdown};
 
@@ -139,6 +140,13 @@ impl Socket {
     /// A request was answered although its body is still arriving: closing must linger.
     pub fn set_body_left(&self) {
         self.body_left.store(true, Relaxed);
+    }
+
+    /// Closing is to reset the connection: the client would take a mere end for that of a whole
+    /// response.
+    pub fn reset_on_close(&self) {
+        // Fails only for sockets that are gone.
+        let _ = rustix::net::sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
     }
 
     /// Somebody waits for bytes of a request body (`true`), or got some (`false`).

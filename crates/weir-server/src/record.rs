@@ -26,6 +26,8 @@ pub(crate) struct Record {
     /// The body was handed over to its end.
     pub(crate) complete: bool,
     torn: bool,
+    /// The client speaks HTTP/1.0, where a body without length ends with the connection.
+    ends_with_connection: bool,
 }
 
 impl Record {
@@ -43,6 +45,7 @@ impl Record {
             body_bytes: 0,
             complete: false,
             torn: false,
+            ends_with_connection: false,
         }
     }
 
@@ -55,6 +58,7 @@ impl Record {
         version: Version,
         headers: &HeaderMap,
     ) {
+        self.ends_with_connection = version < Version::HTTP_11;
         if route.site.log.is_some() {
             self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
         }
@@ -83,6 +87,9 @@ impl Record {
     /// The body failed on the server's side.
     pub(crate) fn torn(&mut self, error: &(dyn Error + Send + Sync)) {
         self.torn = true;
+        if self.ends_with_connection {
+            self.connection.socket.reset_on_close();
+        }
         let (site, route) = self.names();
         tracing::warn!(site, route, cause = %error, "response body torn");
     }

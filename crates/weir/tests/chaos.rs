@@ -241,6 +241,28 @@ fn floods_cost_no_memory() {
     });
 }
 
+/// HTTP/1.0 ends a body of unknown length with the connection: only a reset says that it is torn.
+#[test]
+fn a_client_without_chunks_is_told_too() {
+    for lines in ["cache \"off\"", "cache ttl=\"1h\""] {
+        let origin = sick(Arc::new(|stream| {
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        }));
+        let (_weir, address) = front(origin.address, lines);
+        let ask = |target: &str| {
+            let mut client = Client::connect(address).unwrap();
+            let request = format!("GET {target} HTTP/1.0\r\nHost: a\r\n\r\n");
+            client.send(request.as_bytes()).unwrap();
+            client.response("GET")
+        };
+        let torn = ask("/a").map(|got| String::from_utf8_lossy(&got.body).into_owned());
+        assert_eq!(torn.unwrap_err().kind(), ErrorKind::ConnectionReset, "{lines}");
+        origin.healed.store(true, SeqCst);
+        assert_eq!(ask("/a").unwrap().body, b"healed", "{lines}");
+    }
+}
+
 /// What comes after a response is no answer to the next request, whoever sends it.
 #[test]
 fn a_second_response_is_never_taken_for_the_answer_to_the_next_request() {
