@@ -257,6 +257,22 @@ fn what_is_safe_is_sent_again_when_a_kept_connection_was_dead() {
 }
 
 #[test]
+fn a_target_cannot_split_a_response() {
+    let route = r#"route "/*" { redirect "https://b.example{uri}"; }"#;
+    let (_weir, address) = Weir::front("", route);
+    for target in ["/%0d%0aSet-Cookie:%20a=b", "/a?x=%0d%0aSet-Cookie:%20a=b", "/%0A%0A%3Cb%3E"] {
+        let got = client::ask(address, "GET", target, &[]);
+        assert_eq!(got.status, 302, "{target}");
+        assert_eq!(got.header("set-cookie"), None, "{target}");
+        let location = got.header("location").unwrap().to_ascii_lowercase();
+        assert!(
+            location.starts_with("https://b.example/") && location.contains("%0a"),
+            "{location}"
+        );
+    }
+}
+
+#[test]
 fn a_loop_is_cut() {
     let address = common::free_address();
     // A request that waits for itself waits no longer than this.

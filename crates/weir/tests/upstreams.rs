@@ -140,6 +140,49 @@ fn a_dead_server_is_passed_over() {
 }
 
 #[test]
+fn a_server_that_fails_rests_for_a_while() {
+    let well = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&well);
+    let sick = Origin::start(move |_| match state.load(SeqCst) {
+        true => answer("200 OK", "Cache-Control: no-store\r\n", b"sick"),
+        false => vec![Step::Send(b"nonsense\r\n\r\n".to_vec()), Step::Close],
+    });
+    let good = named("good");
+    let passive = "passive-health failures=3 window=\"1m\" eject=\"1s\"";
+    let (weir, address) =
+        front(&format!(r#"server "{}"; server "{}"; {passive}"#, sick.url(), good.url()));
+    let statuses: Vec<u16> =
+        (0..20).map(|_| client::ask(address, "GET", "/", &[]).status).collect();
+    assert_eq!(statuses.iter().filter(|&&status| status == 502).count(), 3, "{statuses:?}");
+    assert_eq!((sick.take().len(), good.take().len()), (3, 17));
+    weir.wait_for_log("ejected");
+    well.store(true, SeqCst);
+    let back = wait_for(PATIENCE, || (body_of(address, "/", &[]) == "sick").then_some(()));
+    assert!(back.is_some(), "it never gets another chance");
+}
+
+#[test]
+fn connections_are_kept_and_requests_limited() {
+    let origin = Origin::start(|request| {
+        let pause = if request.line().contains("/slow") { 500 } else { 0 };
+        let whole = answer("200 OK", "Cache-Control: no-store\r\n", b"x").remove(0);
+        vec![Step::Pause(Duration::from_millis(pause)), whole]
+    });
+    let (_weir, address) = front(&format!(r#"server "{}"; max-requests 1"#, origin.url()));
+    for _ in 0..10 {
+        body_of(address, "/", &[]);
+    }
+    assert!(origin.take().iter().all(|request| request.connection == 0));
+    let mut slow = Client::connect(address).unwrap();
+    slow.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert!(wait_for(PATIENCE, || (!origin.take().is_empty()).then_some(())).is_some());
+    let refused = client::ask(address, "GET", "/", &[]);
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(slow.response("GET").unwrap().body, b"x");
+    assert_eq!(body_of(address, "/", &[]), "x");
+}
+
+#[test]
 fn a_unix_socket_is_a_server() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("app.sock");
