@@ -57,6 +57,8 @@ pub struct Notes {
     pub directs: bool,
     /// Upgrade.
     pub upgrades: bool,
+    /// `Connection: close`: the response is the connection's last.
+    pub closes: bool,
 }
 
 /// Checks a request head. Costs one pass over the header and allocates only for a host written
@@ -123,6 +125,7 @@ fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
                 fields.transfer_encoding = Some(value);
                 fields.transfer_encoding_lines += 1;
             }
+            b"connection" => fields.notes.closes |= value.eq_ignore_ascii_case(b"close"),
             _ if imitates_framing(text) => return Err(Malformed::SuspiciousName),
             _ => fields.notes.take(text),
         }

@@ -24,8 +24,12 @@ pub(crate) fn send_vectored(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Resu
         let (now, then) = if heap > 0 { rest.split_at(heap) } else { rest.split_at(1) };
         let wanted: usize = now.iter().map(|slice| slice.len()).sum();
         let result = if heap > 0 {
-            send_copied(socket, now, !then.is_empty())
+            send_copied(socket, now, !then.is_empty() || socket.is_last())
         } else {
+            if socket.is_last() {
+                // Where it fails the last bytes leave a packet earlier than they could.
+                let _ = rustix::net::sockopt::set_tcp_cork(socket, true);
+            }
             send_located(socket, &now[0])
         };
         match result {

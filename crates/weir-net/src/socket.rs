@@ -8,10 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, Shutdown};
+use rustix::net::{RecvFlags, Shutdown, sockopt};
 
 use crate::rest::Rest;
 use crate::table::Clock;
+
+/// Silence in a tunnel after which the kernel asks whether the client is there. Below the minutes
+/// after which routers forget a connection.
+const TUNNEL_SILENCE: Duration = Duration::from_secs(60);
+
+/// Time between two such questions; after nine without an answer (tcp(7)) the client is gone.
+const TUNNEL_PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a connection is doing, as far as timeouts are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +62,22 @@ pub struct Socket {
     /// Set when the worker ended the connection, with the reason for the log.
     reaped: AtomicU8,
     rest: Rest,
+    /// Whether a read that would have to wait may be put off; see [`Deferral`].
+    deferral: AtomicU8,
+    /// What is written next is followed by nothing but the end of the connection.
+    last: AtomicBool,
+}
+
+/// Whether the stream's user promises to poll again before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Deferral {
+    /// No promise: who has to wait registers with the event loop.
+    Off = 0,
+    /// A promise, not used yet.
+    On = 1,
+    /// A read was put off.
+    Deferred = 2,
 }
 
 impl Socket {
@@ -80,6 +103,8 @@ impl Socket {
             body_awaited_since: AtomicU32::new(0),
             reaped: AtomicU8::new(0),
             rest: Rest::default(),
+            deferral: AtomicU8::new(Deferral::Off as u8),
+            last: AtomicBool::new(false),
         }
     }
 
@@ -115,9 +140,14 @@ impl Socket {
         self.encrypted.store(true, Relaxed);
     }
 
-    /// Declares the connection a tunnel.
+    /// Declares the connection a tunnel. Tunnels may be silent for long, so that the kernel asks
+    /// whether the client is still there.
     pub fn set_tunnel(&self) {
         self.enter(Phase::Tunnel);
+        // Unix-domain sockets know at once when their peer goes.
+        let _ = sockopt::set_socket_keepalive(&self.fd, true);
+        let _ = sockopt::set_tcp_keepidle(&self.fd, TUNNEL_SILENCE);
+        let _ = sockopt::set_tcp_keepintvl(&self.fd, TUNNEL_PROBE_INTERVAL);
     }
 
     /// A request's head is complete and it is being served.
@@ -146,7 +176,7 @@ impl Socket {
     /// response.
     pub fn reset_on_close(&self) {
         // Fails only for sockets that are gone.
-        let _ = rustix::net::sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+        let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
     }
 
     /// Somebody waits for bytes of a request body (`true`), or got some (`false`).
@@ -161,6 +191,36 @@ impl Socket {
             self.enter(Phase::Head);
             self.rest.end();
         }
+    }
+
+    /// Promises that the stream is polled again, after [`Socket::take_deferred`], before the task
+    /// that polls it sleeps.
+    pub fn allow_deferral(&self) {
+        self.deferral.store(Deferral::On as u8, Relaxed);
+    }
+
+    /// Ends the promise; tells whether a read was put off, so that the stream must be polled again.
+    pub fn take_deferred(&self) -> bool {
+        self.deferral.load(Relaxed) == Deferral::Deferred as u8
+            && self.deferral.swap(Deferral::Off as u8, Relaxed) == Deferral::Deferred as u8
+    }
+
+    pub(crate) fn defer_read(&self) -> bool {
+        let allowed = self.deferral.load(Relaxed) != Deferral::Off as u8;
+        if allowed {
+            self.deferral.store(Deferral::Deferred as u8, Relaxed);
+        }
+        allowed
+    }
+
+    /// Declares that the response about to be written is at hand in full and the connection's
+    /// last. Its end then travels with the end of the connection: one packet less.
+    pub fn set_last(&self) {
+        self.last.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_last(&self) -> bool {
+        self.last.load(Relaxed) && !self.is_encrypted()
     }
 
     /// Ready when the connection has been idle for so long that whoever serves it should let go of

@@ -84,10 +84,7 @@ impl Stream {
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                     result => return Poll::Ready(result),
                 }
-                // SAFETY: the socket's descriptor is open as long as the `Arc` that the `AsyncFd`
-                // holds, and a `Socket` never changes its descriptor.
-                let registered = unsafe { AsyncFd::register(Arc::clone(&self.socket)) };
-                self.registered = Some(registered.map_err(io::Error::from)?);
+                self.register()?;
                 continue;
             };
             let mut guard = ready!(match direction {
@@ -100,6 +97,14 @@ impl Stream {
                 Err(_would_block) => {}
             }
         }
+    }
+
+    fn register(&mut self) -> io::Result<()> {
+        // SAFETY: the socket's descriptor is open as long as the `Arc` that the `AsyncFd` holds,
+        // and a `Socket` never changes its descriptor.
+        let registered = unsafe { AsyncFd::register(Arc::clone(&self.socket)) };
+        self.registered = Some(registered.map_err(io::Error::from)?);
+        Ok(())
     }
 
     /// A read that did not fill its buffer emptied the queue: the next one waits for the event
@@ -146,6 +151,14 @@ impl AsyncRead for Stream {
                 this.unread_start = 0;
             }
             return Poll::Ready(Ok(()));
+        }
+        if this.drained && this.registered.is_none() {
+            // There is nothing to read yet. HTTP asks only to hear of a client that leaves; if the
+            // response is ready first and is the last one, nobody will ever wait.
+            if this.socket.defer_read() {
+                return Poll::Pending;
+            }
+            this.register()?;
         }
         let result = this.poll_call(cx, Direction::Read, |socket| {
             // SAFETY: `recv` only writes initialised bytes, and only their count is advanced.

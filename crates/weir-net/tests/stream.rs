@@ -217,6 +217,21 @@ fn waiting_for_a_body_is_limited_and_an_idle_connection_makes_room() {
     drop(client.join().unwrap());
 }
 
+#[test]
+fn the_kernel_watches_over_tunnels() {
+    let (fd, address) = listen();
+    let client = thread::spawn(move || client(address, b"GET"));
+    run(async {
+        let table = Arc::new(ConnectionTable::new());
+        let stream = accept(&Listener::new(fd).unwrap(), &table).await;
+        let keepalive = || rustix::net::sockopt::socket_keepalive(stream.socket()).unwrap();
+        assert!(!keepalive());
+        stream.socket().set_tunnel();
+        assert!(keepalive());
+    });
+    drop(client.join().unwrap());
+}
+
 /// A request may have reached the kernel while the worker was busy with others.
 #[test]
 fn a_connection_with_a_request_to_read_is_not_idle() {

@@ -139,9 +139,15 @@ async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Str
     let socket = Arc::clone(&connection.socket);
     let service = Pipeline { connection };
     let mut http = worker.http1.serve_connection(TokioIo::new(stream), service).with_upgrades();
-    let ended = poll_fn(|cx| match Pin::new(&mut http).poll(cx) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => socket.poll_rest(cx).map(|()| None),
+    socket.allow_deferral();
+    let ended = poll_fn(|cx| {
+        loop {
+            match Pin::new(&mut http).poll(cx) {
+                Poll::Ready(result) => return Poll::Ready(Some(result)),
+                Poll::Pending if socket.take_deferred() => {}
+                Poll::Pending => return socket.poll_rest(cx).map(|()| None),
+            }
+        }
     });
     if let Some(result) = ended.await {
         finish(&worker, result);

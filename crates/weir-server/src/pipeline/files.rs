@@ -68,7 +68,9 @@ pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
             reply::copy(object.headers(), &mut headers);
             (object.status(), headers, Whole::Object(object))
         }
-        Ok(Loaded::File(file)) => (StatusCode::OK, file_headers(&file, None), Whole::File(Box::new(file))),
+        Ok(Loaded::File(file)) => {
+            (StatusCode::OK, file_headers(&file, None), Whole::File(Box::new(file)))
+        }
         Ok(Loaded::Directory) => return redirect_to_directory(ask),
         Ok(Loaded::Listing(headers, body)) => (StatusCode::OK, headers, Whole::Bytes(body)),
         Err(refusal) => return ask.refuse(refusal, cache),

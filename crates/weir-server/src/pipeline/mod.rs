@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::{Body, Incoming};
 
 use crate::body::ReplyBody;
@@ -98,6 +98,9 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
         Found::Fresh(object) => {
             let whole = whole::Whole::Object(object);
             let selects = routed.notes.selects;
+            if routed.notes.closes && version < Version::HTTP_2 {
+                connection.socket.set_last();
+            }
             let response = reply::from_cache(record, &route, &mut head, selects, whole, now_ms);
             return unread::reply(response, version, body);
         }
