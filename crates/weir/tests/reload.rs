@@ -251,6 +251,45 @@ fn a_watched_file_is_taken_when_it_changes() {
     site.wait_for_version(1002);
 }
 
+/// Whatever has begun when the signal comes: half a head, half a body, half a response; and an idle
+/// connection's client that has not noticed yet.
+#[test]
+fn a_stop_finishes_what_has_begun() {
+    let origin = Origin::start(|request| {
+        let length = request.body.len().to_string();
+        let half = answer("200 OK", "Cache-Control: no-store\r\n", length.as_bytes()).remove(0);
+        vec![Step::Pause(Duration::from_millis(1000)), half]
+    });
+    let rest = "server { workers 2; admin \"off\"; drain-timeout \"20s\"; }";
+    let (mut weir, address) =
+        Weir::front(rest, &format!(r#"route "/*" {{ proxy "{}"; }}"#, origin.url()));
+    let connect = |sent: &str| {
+        let mut client = Client::connect(address).unwrap();
+        client.send(sent.as_bytes()).unwrap();
+        client
+    };
+    let mut waiting = connect("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut uploading = connect("POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nxx");
+    let mut asking = connect("GET /c HTTP/1.1\r\nHo");
+    let mut idle = connect("GET /d HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(idle.response("GET").unwrap().status, 200);
+    weir.signal(Signal::TERM);
+    weir.wait_for_log("draining");
+    std::thread::sleep(Duration::from_millis(200));
+    idle.send(b"GET /e HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    uploading.send(b"xx").unwrap();
+    asking.send(b"st: a\r\n\r\n").unwrap();
+    let clients = [&mut waiting, &mut uploading, &mut asking, &mut idle];
+    for (number, (client, body)) in clients.into_iter().zip(["0", "4", "0", "0"]).enumerate() {
+        let got = client.response("GET").unwrap_or_else(|e| panic!("client {number}: {e}"));
+        assert_eq!((got.status, &got.body[..]), (200, body.as_bytes()), "client {number}");
+        assert!(got.says_close() || number == 0, "client {number}");
+        assert!(client.is_closed(), "client {number}");
+    }
+    assert_eq!(weir.wait(PATIENCE).unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_stop_ends_after_the_drain_timeout() {
     let origin = raw(|_, mut stream| {
