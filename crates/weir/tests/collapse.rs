@@ -6,6 +6,7 @@ mod common;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -189,6 +190,33 @@ fn a_torn_fill_tears_for_all_and_is_not_stored() {
     let mut next = ask(address);
     origin.next().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
     assert_eq!(next.response("GET").unwrap().body, b"ok");
+}
+
+/// What is purged while it arrives is still sent to those who wait, and never stored.
+#[test]
+fn a_purge_reaches_what_is_still_arriving() {
+    let origin = held();
+    let (_weir, address, admin) = front(origin.address, "");
+    let mut leader = ask(address);
+    let mut connection = origin.next();
+    let head = format!("HTTP/1.1 200 OK\r\n{FRESH}Content-Length: 6\r\n\r\nold");
+    connection.write_all(head.as_bytes()).unwrap();
+    leader.head().unwrap();
+    let purge = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["purge", "http://site.example/a", "--admin", &admin.to_string()])
+        .output()
+        .unwrap();
+    assert!(purge.status.success(), "{}", String::from_utf8_lossy(&purge.stderr));
+    // Who comes after the purge must not get what was there before it.
+    let mut late = ask(address);
+    let mut second = origin.next();
+    connection.write_all(b"old").unwrap();
+    assert_eq!(leader.take(6).unwrap(), b"oldold");
+    let head = format!("HTTP/1.1 200 OK\r\n{FRESH}Content-Length: 3\r\n\r\nnew");
+    second.write_all(head.as_bytes()).unwrap();
+    assert_eq!(late.response("GET").unwrap().body, b"new");
+    let next = client::ask(address, "GET", "/a", &[]);
+    assert!(is_hit(&next) && next.body == b"new", "{:?}", next.body);
 }
 
 #[test]
