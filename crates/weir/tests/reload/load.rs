@@ -120,8 +120,10 @@ fn on_kept_connections(shared: &Shared, number: usize, pause: Duration) {
     'connect: while !shared.is_over() {
         let Ok(mut client) = Client::connect(shared.address) else { return };
         while !shared.is_over() {
-            if has_ended(&client) {
-                continue 'connect;
+            match has_ended(&client) {
+                Ok(false) => {}
+                Ok(true) => continue 'connect,
+                Err(what) => shared.fail(what),
             }
             let target = shared.target(next);
             next += 1;
@@ -142,12 +144,17 @@ fn on_kept_connections(shared: &Shared, number: usize, pause: Duration) {
     }
 }
 
-/// Whether the server has closed a connection on which nothing is expected.
-fn has_ended(client: &Client) -> bool {
+/// Whether the server has closed a connection; bytes that nobody asked for are a failure.
+fn has_ended(client: &Client) -> Result<bool, String> {
     client.stream().set_nonblocking(true).unwrap();
     let peeked = client.stream().peek(&mut [0]);
     client.stream().set_nonblocking(false).unwrap();
-    !matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    match peeked {
+        Ok(0) => Ok(true),
+        Ok(_) => Err("kept: bytes between two responses".to_owned()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(format!("kept, idle: {error}")),
+    }
 }
 
 fn single(shared: &Shared, number: usize) {
