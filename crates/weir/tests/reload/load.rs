@@ -1,6 +1,6 @@
-//! Clients that ask without pause, and count strictly: a request fails if its bytes were sent and no
-//! complete right response came. A connection found closed before a request is sent on it, and one
-//! that cannot be made, are no failures.
+//! Clients that ask without pause, and count strictly: a request fails if its bytes were sent and
+//! no complete right response came. A connection found closed before a request is sent on it, and
+//! one that cannot be made, are no failures.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
