@@ -12,6 +12,10 @@ use crate::socket::Socket;
 /// about 16 KiB a copy costs no more than a second system call.
 const SENDFILE_MIN_BYTES: usize = 16 << 10;
 
+/// Slices of up to this size together are gathered here: below it copying costs less than making the
+/// kernel read a list of slices.
+const GATHER_BYTES_MAX: usize = 2048;
+
 /// Slices looked at in one call; hyper passes at most 64.
 const SLICES_MAX: usize = 64;
 
@@ -59,6 +63,16 @@ fn send_copied(socket: &Socket, slices: &[IoSlice<'_>], more: bool) -> io::Resul
     }
     if let [slice] = slices {
         return Ok(rustix::net::send(socket, slice, flags)?);
+    }
+    let total: usize = slices.iter().map(|slice| slice.len()).sum();
+    if total <= GATHER_BYTES_MAX {
+        let mut gathered = [0u8; GATHER_BYTES_MAX];
+        let mut end = 0;
+        for slice in slices {
+            gathered[end..end + slice.len()].copy_from_slice(slice);
+            end += slice.len();
+        }
+        return Ok(rustix::net::send(socket, &gathered[..end], flags)?);
     }
     let mut control = SendAncillaryBuffer::default();
     Ok(rustix::net::sendmsg(socket, slices, &mut control, flags)?)

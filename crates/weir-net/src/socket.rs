@@ -231,11 +231,13 @@ impl Socket {
     }
 
     /// Asks for rest, if there is nothing that the stream's user could still have to write.
-    pub(crate) fn ask_to_rest(&self) {
+    pub(crate) fn ask_to_rest(&self) -> bool {
         let idle = self.phase() == Phase::Idle && !self.multiplexed.load(Relaxed);
-        if idle && self.write_blocked_since.load(Relaxed) == 0 {
+        let asks = idle && self.write_blocked_since.load(Relaxed) == 0;
+        if asks {
             self.rest.ask();
         }
+        asks
     }
 
     #[inline]

@@ -122,8 +122,9 @@ impl ConnectionTable {
     }
 
     /// Advances the clock by one [`TICK`] and ends connections that outstayed a timeout. Calls
-    /// `reaped` for each.
-    pub fn sweep(&self, timeouts: &Timeouts, mut reaped: impl FnMut(&Socket, Reaped)) {
+    /// `reaped` for each. Returns how many were asked to rest.
+    pub fn sweep(&self, timeouts: &Timeouts, mut reaped: impl FnMut(&Socket, Reaped)) -> usize {
+        let mut asked = 0;
         let now = self.clock.advance();
         for (_, socket) in self.sockets.lock().iter() {
             if socket.reaped() != 0 {
@@ -133,9 +134,10 @@ impl ConnectionTable {
                 end(socket, reason);
                 reaped(socket, reason);
             } else if now.saturating_sub(socket.phase_since()) == REST_AFTER_TICKS {
-                socket.ask_to_rest();
+                asked += usize::from(socket.ask_to_rest());
             }
         }
+        asked
     }
 
     /// Ends the connection that has been idle longest, to make room. `false` if none is idle: one

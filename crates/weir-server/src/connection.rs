@@ -102,7 +102,10 @@ async fn serve_cleartext(mut stream: Stream, connection: Arc<Connection>) {
                     return;
                 };
                 stream = rested;
-                stream.unread(unread.into());
+                if !unread.is_empty() {
+                    // A copy: the bytes lie in a buffer of 8 KiB that would be kept with them.
+                    stream.unread(unread.to_vec());
+                }
             }
             Ok(Some(Protocol::Http2)) => return Box::pin(serve_http2(stream, connection)).await,
             Ok(None) | Err(_) => return,
