@@ -12,8 +12,8 @@ use crate::socket::Socket;
 /// about 16 KiB a copy costs no more than a second system call.
 const SENDFILE_MIN_BYTES: usize = 16 << 10;
 
-/// Slices of up to this size together are gathered here: below it copying costs less than making the
-/// kernel read a list of slices.
+/// Slices of up to this size together are gathered here: below it copying costs less than making
+/// the kernel read a list of slices.
 const GATHER_BYTES_MAX: usize = 2048;
 
 /// Slices looked at in one call; hyper passes at most 64.

@@ -4,6 +4,8 @@
 //! be read in one way; what it calls compliant must be served. After every case a request of
 //! somebody else must get its own answer.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 #[path = "desync/corpus.rs"]
 mod corpus;

@@ -1,5 +1,7 @@
 //! Every `weir …` command in the documents is one that the binary knows, options included.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,8 @@
 //! Runs the fuzz targets' checks on the committed corpus and on mutations of it: a moment of
 //! fuzzing that is the same every time. `cargo +nightly fuzz run NAME` looks further.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};

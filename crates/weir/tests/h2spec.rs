@@ -1,6 +1,8 @@
 //! HTTP/2 conformance by h2spec, all of its cases: files, a proxied origin and a fixed answer,
 //! in cleartext and over TLS.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::process::Command;

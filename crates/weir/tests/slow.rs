@@ -1,6 +1,9 @@
 //! Slow clients by slowhttptest: a thousand connections that dribble heads, dribble bodies or read
 //! next to nothing, while ordinary requests must be answered as if they were not there.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+#![allow(clippy::print_stdout, reason = "the latencies are what a reader of the run wants to see")]
+
 mod common;
 
 use std::process::{Command, Stdio};

@@ -171,7 +171,7 @@ fn languages_have_their_own_text() {
         ("Accept-Language: pt, fr;q=0.8", "fr", "Bonjour"),
         ("Accept-Language: xx", "en", "Good day"),
     ] {
-        let answer = ask(origin, &format!("GET /vary\n{accept}").trim_end());
+        let answer = ask(origin, format!("GET /vary\n{accept}").trim_end());
         assert!(answer.text().starts_with(expect), "{accept}: {}", answer.text());
         assert_eq!(answer.field("content-language"), Some(language));
         assert_eq!(answer.field("vary"), Some("Accept-Language"));
