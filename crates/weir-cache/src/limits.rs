@@ -1,8 +1,8 @@
 //! Every limit of the cache, in one place, with how it was chosen.
 
 /// Bodies up to this many bytes are kept on the heap, longer ones in arena extents. Up to about
-/// 16 KiB copying into the socket costs no more than sendfile (ARCHITECTURE.md, "Decisions").
-pub const HEAP_BODY_BYTES_MAX: usize = 16 << 10;
+/// 8 KiB copying into the socket costs no more than sendfile (ARCHITECTURE.md, "Decisions").
+pub const HEAP_BODY_BYTES_MAX: usize = 8 << 10;
 
 /// First extent of a body whose length was not declared.
 pub const CHAIN_FIRST_BYTES: usize = 64 << 10;
@@ -37,7 +37,7 @@ pub const OBJECT_OVERHEAD_BYTES: u64 = 768;
 pub const FIELD_OVERHEAD_BYTES: u64 = 96;
 
 /// Objects evicted to make room for one reservation in the arena before the fill gives up. Each has
-/// more than 16 KiB there, so this is 64 MiB and more, beyond the largest object of most caches.
+/// more than 8 KiB there, so this is 32 MiB and more, the largest object of most caches.
 pub const ARENA_VICTIMS_MAX: usize = 4096;
 
 /// Items looked at in the search for a victim of a certain kind. Large objects, which are what is

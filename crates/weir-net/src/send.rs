@@ -9,8 +9,8 @@ use weir_arena::locate;
 use crate::socket::Socket;
 
 /// Slices below this size are copied even if they lie in an arena. Measured on loopback: under
-/// about 16 KiB a copy costs no more than a second system call.
-const SENDFILE_MIN_BYTES: usize = 16 << 10;
+/// about 8 KiB a copy costs no more than a second system call.
+const SENDFILE_MIN_BYTES: usize = 8 << 10;
 
 /// Slices of up to this size together are gathered here: below it copying costs less than making
 /// the kernel read a list of slices.
