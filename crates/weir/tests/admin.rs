@@ -212,7 +212,8 @@ fn counters_move_as_requests_do() {
     }
     let after = managed.metrics();
     let grown = |name: &str| after[name] - before.get(name).copied().unwrap_or(0.0);
-    assert_eq!(grown("weir_connections_accepted_total"), 8.0);
+    // The harness's own probe of the listener may be accepted after the first look.
+    assert!((8.0..=9.0).contains(&grown("weir_connections_accepted_total")));
     assert_eq!(grown("weir_cache_hits_total"), 2.0);
     assert_eq!(after["weir_cache_objects"], 2.0);
     assert!(after["weir_cache_bytes"] > 0.0 && after["weir_cache_limit_bytes"] > 1e6);
