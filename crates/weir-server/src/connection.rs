@@ -123,7 +123,6 @@ async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connec
             return;
         }
     };
-    connection.socket.set_encrypted();
     match stream.get_ref().1.alpn_protocol() {
         Some(b"h2") => serve_http2(stream, connection).await,
         _ => {

@@ -96,12 +96,11 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     let now_ms = coarse_unix_ms();
     let missed = match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
-            let whole = whole::Whole::Object(object);
             let selects = routed.notes.selects;
             if routed.notes.closes && version < Version::HTTP_2 {
                 connection.socket.set_last();
             }
-            let response = reply::from_cache(record, &route, &mut head, selects, whole, now_ms);
+            let response = reply::from_cache(record, &route, &mut head, selects, object, now_ms);
             return unread::reply(response, version, body);
         }
         Found::Missed(missed) => missed,

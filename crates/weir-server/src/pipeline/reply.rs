@@ -1,9 +1,12 @@
 //! The last stage: a whole response becomes what this request gets – conditions and ranges applied,
 //! the route's header edits made, the record completed.
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
+use weir_cache::Object;
 use weir_http::cache_status::CacheStatus;
 use weir_http::range::{self, Multipart, Span};
 
@@ -34,13 +37,10 @@ pub(super) fn from_cache(
     route: &Route,
     request: &mut Parts,
     selects: bool,
-    whole: Whole,
+    object: Arc<Object>,
     now_ms: u64,
 ) -> Response<ReplyBody> {
-    let Whole::Object(object) = &whole else {
-        // Only look-ups call this, and they find objects.
-        unreachable!("a hit is a stored object");
-    };
+    let whole = Whole::Object(Arc::clone(&object));
     let status = object.status();
     let selection = match selects {
         true => select(request, status, object.headers(), &whole),
