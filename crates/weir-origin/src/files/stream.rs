@@ -120,13 +120,16 @@ impl Drop for FileStream {
     }
 }
 
+/// Reads a piece of the file as it was found. A truncation is told as one whether it came before the
+/// piece was read or just after.
 fn read_verified(file: &OwnedFd, facts: &Facts, from: u64, wanted: usize) -> io::Result<Bytes> {
     let mut piece = Vec::with_capacity(wanted);
-    if !read_exactly(file.as_fd(), &mut piece, from, wanted)? {
-        let text = format!("file ended before byte {}; it was truncated", from + wanted as u64);
+    let whole = read_exactly(file.as_fd(), &mut piece, from, wanted)?;
+    let now = Facts::new(&rustix::fs::fstat(file)?);
+    if !whole || now.size < facts.size {
+        let text = format!("file has {} of {} bytes; it was truncated", now.size, facts.size);
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
     }
-    let now = Facts::new(&rustix::fs::fstat(file)?);
     if now.size > facts.size || facts.same_content(&now) {
         return Ok(piece.into());
     }
