@@ -120,8 +120,8 @@ impl Drop for FileStream {
     }
 }
 
-/// Reads a piece of the file as it was found. A truncation is told as one whether it came before the
-/// piece was read or just after.
+/// Reads a piece of the file as it was found. A truncation is told as one whether it came before
+/// the piece was read or just after.
 fn read_verified(file: &OwnedFd, facts: &Facts, from: u64, wanted: usize) -> io::Result<Bytes> {
     let mut piece = Vec::with_capacity(wanted);
     let whole = read_exactly(file.as_fd(), &mut piece, from, wanted)?;
