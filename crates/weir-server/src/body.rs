@@ -100,6 +100,13 @@ impl ReplyBody {
         body
     }
 
+    /// What was handed over did not reach the client to its end.
+    pub(crate) fn cut_off(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.complete = false;
+        }
+    }
+
     fn poll_content(
         &mut self,
         cx: &mut Context<'_>,

@@ -20,6 +20,7 @@ use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
 
 use crate::body::ReplyBody;
 use crate::pipeline;
+use crate::stall::WatchedBody;
 use crate::worker::Worker;
 
 /// What the pipeline knows of the connection a request came by.
@@ -166,7 +167,7 @@ where
     connection.socket.set_multiplexed();
     let worker = Arc::clone(&connection.worker);
     let mut drain = worker.drain.subscribe();
-    let service = Pipeline { connection };
+    let service = Multiplexed(Pipeline { connection });
     let mut http = std::pin::pin!(worker.http2.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         result = http.as_mut() => return finish(&worker, result),
@@ -196,6 +197,30 @@ impl Service<Request<Incoming>> for Pipeline {
 
     fn call(&self, request: Request<Incoming>) -> Reply {
         pipeline::serve(&self.connection, request)
+    }
+}
+
+/// The pipeline as hyper's service for HTTP/2.
+struct Multiplexed(Pipeline);
+
+impl Service<Request<Incoming>> for Multiplexed {
+    type Response = Response<WatchedBody>;
+    type Error = Infallible;
+    type Future = WatchedReply;
+
+    fn call(&self, request: Request<Incoming>) -> WatchedReply {
+        WatchedReply(self.0.call(request))
+    }
+}
+
+/// A [`Reply`] whose body is watched.
+struct WatchedReply(Reply);
+
+impl Future for WatchedReply {
+    type Output = Result<Response<WatchedBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map_ok(|response| response.map(WatchedBody::new))
     }
 }
 

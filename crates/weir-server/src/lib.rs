@@ -14,6 +14,7 @@ mod router;
 mod server;
 mod shared;
 mod sockets;
+mod stall;
 mod turn;
 mod worker;
 

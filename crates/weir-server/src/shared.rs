@@ -41,6 +41,8 @@ pub(crate) struct Connections {
     pub(crate) accept_errors: AtomicU64,
     pub(crate) malformed: AtomicU64,
     pub(crate) tls_failures: AtomicU64,
+    /// HTTP/2 streams that were reset since the client took nothing.
+    pub(crate) stalled_streams: AtomicU64,
     pub(crate) reaped: [AtomicU64; Reaped::ALL.len()],
 }
 

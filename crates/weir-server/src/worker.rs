@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -22,6 +22,7 @@ use crate::connection::{self, Accepted};
 use crate::error::StartError;
 use crate::live::ListenerSites;
 use crate::shared::Shared;
+use crate::stall::StreamExecutor;
 use crate::turn;
 
 /// Answer to a connection beyond the limit.
@@ -52,7 +53,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) table: Arc<ConnectionTable>,
     pub(crate) http1: http1::Builder,
-    pub(crate) http2: http2::Builder<TokioExecutor>,
+    pub(crate) http2: http2::Builder<StreamExecutor>,
     /// Turns true when a graceful stop begins.
     pub(crate) drain: watch::Sender<bool>,
 }
@@ -98,7 +99,7 @@ impl Worker {
             index,
             table: Arc::new(ConnectionTable::new()),
             http1: http1_builder(&limits),
-            http2: http2_builder(&limits),
+            http2: http2_builder(&limits, StreamExecutor::new(Arc::clone(&shared))),
             drain: watch::Sender::new(false),
             shared,
         }
@@ -137,8 +138,8 @@ fn http1_builder(limits: &Limits) -> http1::Builder {
 /// hyper's default, for which it needs no allocation.
 const HYPER_HEADERS_MAX: usize = 100;
 
-fn http2_builder(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2_builder(limits: &Limits, executor: StreamExecutor) -> http2::Builder<StreamExecutor> {
+    let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.http2_streams)

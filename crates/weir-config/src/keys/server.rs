@@ -203,7 +203,8 @@ pub(crate) const SERVER: &[Key] = &[
         properties: &[],
         children: None,
         repeats: false,
-        doc: "How long a client may take nothing of a response that waits for it.",
+        doc: "How long a client may take nothing of a response that waits for it. After that it loses \
+              the connection, or in HTTP/2 the stream if others go on.",
         example: "send-timeout \"10s\"",
     },
     Key {

@@ -143,6 +143,11 @@ fn connections(page: &mut Page, shared: &Shared) {
             "TLS handshakes that failed.",
             &connections.tls_failures,
         ),
+        (
+            "weir_streams_stalled_total",
+            "HTTP/2 streams reset because the client did not take the response.",
+            &connections.stalled_streams,
+        ),
     ];
     for (name, help, counter) in counters {
         page.single(name, "counter", help, counter.load(Relaxed));
