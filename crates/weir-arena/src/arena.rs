@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::extent::Extent;
 use crate::pages::{FreePages, PageRange};
-use crate::{ArenaError, PAGE_BYTES, registry};
+use crate::{ArenaError, PAGE_BYTES, folios, registry};
 
 /// The span is this many times the limit: holes cost nothing in a sparse file, and with that much
 /// room best fit never fails for fragmentation while pages are free.
@@ -67,6 +67,8 @@ pub(crate) struct Memory {
     base: NonNull<u8>,
     span_bytes: usize,
     limit_pages: u64,
+    /// Writing alone might allocate huge pages: see [`folios`].
+    page_by_page: bool,
     used_pages: AtomicU64,
     free: Mutex<FreePages>,
 }
@@ -110,6 +112,12 @@ impl Memory {
             )
         }
         .map_err(|e| setup("mmap", e.into()))?;
+        // SAFETY: advice about the mapping just made; it changes no contents.
+        let advised = unsafe { rustix::mm::madvise(base, span_bytes, Advice::LinuxNoHugepage) };
+        // Fails only on kernels that know no huge pages.
+        let _ = advised;
+        let page_by_page =
+            folios::writes_make_huge_pages().map_err(|e| setup("probe of huge pages", e))?;
         let base = NonNull::new(base.cast::<u8>())
             .ok_or_else(|| setup("mmap", io::Error::other("mapped at address 0")))?;
 
@@ -118,6 +126,7 @@ impl Memory {
             base,
             span_bytes,
             limit_pages,
+            page_by_page,
             used_pages: AtomicU64::new(0),
             free: Mutex::new(FreePages::new(span_pages)),
         };
@@ -164,6 +173,9 @@ impl Memory {
 
     /// Writes into a range that only the caller's extent owns.
     pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> io::Result<()> {
+        if self.page_by_page {
+            self.allocate_single_pages(offset, data.len())?;
+        }
         while !data.is_empty() {
             match rustix::io::pwrite(&self.fd, data, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -176,6 +188,20 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// Has the kernel allocate the pages of a range one by one, through the mapping, whose advice
+    /// against huge pages a mere write does not heed.
+    fn allocate_single_pages(&self, offset: u64, len: usize) -> io::Result<()> {
+        let first = offset as usize / PAGE_BYTES * PAGE_BYTES;
+        let count = offset as usize + len - first;
+        debug_assert!(first + count <= self.span_bytes);
+        // SAFETY: inside the mapping; the advice only faults pages in, which nobody has mapped.
+        let populated = unsafe {
+            let start = self.base.as_ptr().add(first).cast();
+            rustix::mm::madvise(start, count, Advice::LinuxPopulateRead)
+        };
+        populated.map_err(io::Error::from)
     }
 
     /// The bytes at `offset..offset + len`.
@@ -197,5 +223,39 @@ impl Drop for Memory {
         // to it: every slice's owner holds this `Memory`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span_bytes) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines about the mapping that begins at `base`.
+    fn smaps(base: usize) -> Vec<String> {
+        let all = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let head = format!("{base:x}-");
+        let from_head = all.lines().skip_while(|line| !line.starts_with(&head));
+        let to_flags = from_head.take_while(|line| !line.starts_with("VmFlags:"));
+        let mut lines: Vec<String> = to_flags.map(str::to_owned).collect();
+        let flags = all.lines().skip_while(|line| !line.starts_with(&head));
+        lines.extend(flags.filter(|line| line.starts_with("VmFlags:")).take(1).map(str::to_owned));
+        lines
+    }
+
+    #[test]
+    fn pages_come_by_the_mapping_and_its_advice_where_writes_make_huge_pages() {
+        for page_by_page in [false, true] {
+            let mut memory = Memory::new(1 << 20).unwrap();
+            memory.page_by_page = page_by_page;
+            let range = memory.take(16).unwrap();
+            memory.write(&[7; 16 * PAGE_BYTES], range.start * PAGE_BYTES as u64).unwrap();
+            let lines = smaps(memory.base.as_ptr() as usize);
+            let resident = lines.iter().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+            let expected = if page_by_page { "64 kB" } else { "0 kB" };
+            assert_eq!(resident.trim(), expected, "resident by the mapping");
+            let flags = lines.iter().find(|line| line.starts_with("VmFlags:")).unwrap();
+            assert!(flags.split(' ').any(|flag| flag == "nh"), "no advice: {flags}");
+            memory.free(range);
+        }
     }
 }

@@ -22,6 +22,7 @@
 mod arena;
 mod error;
 mod extent;
+mod folios;
 mod pages;
 mod registry;
 
