@@ -49,6 +49,8 @@ pub struct Socket {
     in_flight: AtomicU32,
     /// The connection speaks HTTP/2, where bytes between requests are not a request head.
     multiplexed: AtomicBool,
+    /// The client was told that an idle HTTP/2 connection ends.
+    leaving: AtomicBool,
     /// The bytes are TLS records, so that nothing may be written but by TLS.
     encrypted: AtomicBool,
     /// A request was answered before its body was read to the end.
@@ -96,6 +98,7 @@ impl Socket {
             phase: AtomicU8::new(Phase::Idle as u8),
             in_flight: AtomicU32::new(0),
             multiplexed: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             encrypted: AtomicBool::new(false),
             body_left: AtomicBool::new(false),
             phase_since: AtomicU32::new(now),
@@ -224,7 +227,8 @@ impl Socket {
     }
 
     /// Ready when the connection has been idle for so long that whoever serves it should let go of
-    /// buffers and wait for the next bytes with nothing but the stream. Always polled by one task.
+    /// buffers and wait for the next bytes with nothing but the stream, or in HTTP/2 say good-bye
+    /// and close. Always polled by one task.
     #[inline]
     pub fn poll_rest(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.rest.poll(cx)
@@ -238,6 +242,21 @@ impl Socket {
             self.rest.ask();
         }
         asks
+    }
+
+    /// Asks whoever serves an HTTP/2 connection to tell the client that it ends (RFC 9113 §6.8).
+    /// `false` if that is not for this connection, or was asked before.
+    pub(crate) fn ask_to_leave(&self) -> bool {
+        let asks = self.is_multiplexed() && !self.leaving.swap(true, Relaxed);
+        if asks {
+            self.enter(Phase::Idle);
+            self.rest.ask();
+        }
+        asks
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
     }
 
     #[inline]

@@ -17,7 +17,8 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// all are used again within it, and keep theirs.
 const REST_AFTER_TICKS: u32 = 10;
 
-/// How long a closed connection may go on sending; as long as nginx's lingering_timeout.
+/// How long a closed connection may go on sending, and how long a client that was told of the end
+/// may take to agree; as long as nginx's lingering_timeout.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Sent to a client whose request head does not arrive (RFC 9110 §15.5.9).
@@ -131,8 +132,14 @@ impl ConnectionTable {
                 continue;
             }
             if let Some(reason) = overdue(socket, now, timeouts) {
-                end(socket, reason);
-                reaped(socket, reason);
+                // Counted when it was asked to leave.
+                let is_known = reason == Reaped::Idle && socket.is_leaving();
+                if reason != Reaped::Idle || !socket.ask_to_leave() {
+                    end(socket, reason);
+                }
+                if !is_known {
+                    reaped(socket, reason);
+                }
             } else if now.saturating_sub(socket.phase_since()) == REST_AFTER_TICKS {
                 asked += usize::from(socket.ask_to_rest());
             }
@@ -202,8 +209,9 @@ fn overdue(socket: &Socket, now: u32, timeouts: &Timeouts) -> Option<Reaped> {
     if past(socket.write_blocked_since(), timeouts.send) {
         return Some(Reaped::SlowRead);
     }
+    let idle = if socket.is_leaving() { LINGER } else { timeouts.idle };
     match socket.phase() {
-        Phase::Idle if past(socket.phase_since(), timeouts.idle) && !socket.has_input() => {
+        Phase::Idle if past(socket.phase_since(), idle) && !socket.has_input() => {
             Some(Reaped::Idle)
         }
         Phase::Head if past(socket.phase_since(), timeouts.header) => Some(Reaped::SlowHead),

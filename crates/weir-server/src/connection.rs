@@ -167,12 +167,16 @@ where
     connection.socket.set_multiplexed();
     let worker = Arc::clone(&connection.worker);
     let mut drain = worker.drain.subscribe();
+    let socket = Arc::clone(&connection.socket);
     let service = Multiplexed(Pipeline { connection });
     let mut http = std::pin::pin!(worker.http2.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         result = http.as_mut() => return finish(&worker, result),
-        _ = drain.wait_for(|&draining| draining) => http.as_mut().graceful_shutdown(),
+        _ = drain.wait_for(|&draining| draining) => {}
+        () = poll_fn(|cx| socket.poll_rest(cx)) => {}
     }
+    // The client is told (RFC 9113 §6.8), and streams that have begun go on.
+    http.as_mut().graceful_shutdown();
     finish(&worker, http.await);
 }
 
