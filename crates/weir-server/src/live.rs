@@ -2,12 +2,13 @@
 //! once a (re)load and swapped whole; a request in flight keeps the one it started with.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use weir_config::{self as config, Address, Config, HostHeader, Pattern};
+use weir_http::forward::Via;
 use weir_net::tls::{CertStore, CertificateFiles};
 use weir_origin::files::FileRoot;
 use weir_origin::upstream::Group;
@@ -101,6 +102,8 @@ pub(crate) struct ProxySource {
     pub(crate) strip_prefix: bool,
     pub(crate) path_prefix: String,
     pub(crate) host: HostHeader,
+    /// The route's name in requests to the origin, its own in the world.
+    pub(crate) via: Via,
 }
 
 /// A parsed header edit.
@@ -288,6 +291,7 @@ fn build_route(
         Pattern::Exact(path) => path.clone(),
         Pattern::Prefix(prefix) => format!("{prefix}*"),
     };
+    let scope = scope(&site.name, route);
     let source = match &route.source {
         config::Source::Files(files) => Source::Files(FilesSource {
             root: FileRoot::open(files)?,
@@ -295,7 +299,7 @@ fn build_route(
             precompressed: files.precompressed,
             cache_control: files.cache_control.as_deref().map(header_value).transpose()?,
         }),
-        config::Source::Proxy(proxy) => Source::Proxy(build_proxy(proxy, groups)?),
+        config::Source::Proxy(proxy) => Source::Proxy(build_proxy(proxy, groups, via(scope))?),
         config::Source::Redirect { status, location } => {
             Source::Redirect { status: status_code(*status)?, location: location.clone() }
         }
@@ -311,7 +315,7 @@ fn build_route(
         pattern: route.pattern.clone(),
         source,
         cache: route.cache.clone(),
-        scope: scope(&site.name, route),
+        scope,
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,
         body_size_max: route.body_size.unwrap_or(config.server.limits.body_size),
@@ -321,6 +325,7 @@ fn build_route(
 fn build_proxy(
     proxy: &config::Proxy,
     groups: &HashMap<String, Arc<Group>>,
+    via: Via,
 ) -> Result<ProxySource, StartError> {
     let name = &proxy.upstream;
     let unknown = || StartError::UnknownUpstream { name: name.clone() };
@@ -330,7 +335,15 @@ fn build_proxy(
         strip_prefix: proxy.strip_prefix,
         path_prefix: proxy.path_prefix.clone(),
         host: proxy.host.clone(),
+        via,
     })
+}
+
+/// The name in Via of the route with this scope: another one in each process.
+fn via(scope: u64) -> Via {
+    static PROCESS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    // Half of the bits are enough: a name met by chance costs a request its place in a fill.
+    Via::new(PROCESS.hash_one(scope) as u32)
 }
 
 /// The partition depends on what decides about a response's bytes, and on nothing else.

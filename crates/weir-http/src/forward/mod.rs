@@ -7,7 +7,7 @@ mod via;
 
 pub use forwarded::{Client, Element, add_client, parse_forwarded};
 pub use hop::{Hop, strip_hop_by_hop, strip_trailers};
-pub use via::{PSEUDONYM, VIA_PASSES_MAX, append_via, via_passes};
+pub use via::{VIA_PASSES_MAX, Via, append_via, via_passes};
 
 use http::header::{HeaderMap, HeaderName};
 use http::{HeaderValue, Method};

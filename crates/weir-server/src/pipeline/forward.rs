@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri, Version};
 use weir_config::{HostHeader, Pattern};
 use weir_http::forward::{
-    Client, PSEUDONYM, VIA_PASSES_MAX, add_client, append_via, strip_hop_by_hop, via_passes,
+    Client, VIA_PASSES_MAX, add_client, append_via, strip_hop_by_hop, via_passes,
 };
 use weir_origin::upstream::{Choice, HostPolicy, RequestBody, ResponseBody};
 
@@ -35,7 +35,7 @@ pub(super) fn outgoing(
     head: &Parts,
     target: &Target,
 ) -> Result<Outgoing, Refusal> {
-    if via_passes(&head.headers, PSEUDONYM) > VIA_PASSES_MAX {
+    if via_passes(&head.headers) > VIA_PASSES_MAX {
         return Err(Refusal::Loop);
     }
     let mut headers = head.headers.clone();
@@ -57,7 +57,7 @@ pub(super) fn outgoing(
             trust: is_trusted(connection, client_address),
         },
     );
-    append_via(&mut headers, head.version);
+    source.via.append(&mut headers, head.version);
     let host = match &source.host {
         HostHeader::Fixed(name) => name,
         HostHeader::Client | HostHeader::Upstream => &target.authority,

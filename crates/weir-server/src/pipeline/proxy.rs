@@ -33,9 +33,16 @@ pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
         Some(_) if missed.directives.only_if_cached => {
             ask.refuse(Refusal::NotCached, CacheResult::Miss)
         }
-        Some(scope) if missed.pass => pass(ask, Some(scope), missed.forward).await,
+        // It may wait for what was asked on its own behalf.
+        Some(scope) if missed.pass || has_been_here(&ask) => {
+            pass(ask, Some(scope), missed.forward).await
+        }
         Some(scope) => share(ask, missed, scope).await,
     }
+}
+
+fn has_been_here(ask: &Ask) -> bool {
+    matches!(&ask.route.source, Source::Proxy(source) if source.via.knows(&ask.head.headers))
 }
 
 /// Goes to the origin together with whoever else asks for the same.
