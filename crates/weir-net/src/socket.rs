@@ -175,11 +175,11 @@ impl Socket {
         self.body_left.store(true, Relaxed);
     }
 
-    /// Closing is to reset the connection: the client would take a mere end for that of a whole
-    /// response.
-    pub fn reset_on_close(&self) {
+    /// Whether closing is to reset the connection: the client would take a mere end for that of a
+    /// whole response.
+    pub fn reset_on_close(&self, resets: bool) {
         // Fails only for sockets that are gone.
-        let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+        let _ = sockopt::set_socket_linger(&self.fd, resets.then_some(Duration::ZERO));
     }
 
     /// Somebody waits for bytes of a request body (`true`), or got some (`false`).

@@ -181,6 +181,15 @@ impl ConnectionTable {
         }
     }
 
+    /// For the end of a graceful stop: closing connections that are still sending will reset them.
+    pub fn reset_sending(&self) {
+        for (_, socket) in self.sockets.lock().iter() {
+            if socket.write_blocked_since() != 0 {
+                socket.reset_on_close(true);
+            }
+        }
+    }
+
     pub(crate) fn clock(&self) -> &Arc<Clock> {
         &self.clock
     }
@@ -225,6 +234,10 @@ fn end(socket: &Socket, reason: Reaped) {
     if reason == Reaped::SlowHead && !socket.is_encrypted() {
         // Nothing else is being written in this phase. If it does not fit, it is not worth waiting.
         let _ = rustix::net::send(socket, REQUEST_TIMEOUT, rustix::net::SendFlags::DONTWAIT);
+    }
+    if reason == Reaped::SlowRead {
+        // What waits in the kernel is given up with it; an end behind it would look like a good one.
+        socket.reset_on_close(true);
     }
     socket.close(reason as u8);
 }

@@ -92,10 +92,11 @@ impl ReplyBody {
         };
         let mut body = ReplyBody { content, record };
         // hyper does not ask for what has no bytes.
-        if body.is_end_stream()
-            && let Some(record) = &mut body.record
-        {
-            record.complete = true;
+        let (ends, is_unbounded) = (body.is_end_stream(), body.content.len().is_none());
+        match &mut body.record {
+            Some(record) if ends => record.end(),
+            Some(record) if is_unbounded => record.begin_unbounded(),
+            _ => {}
         }
         body
     }
@@ -193,13 +194,13 @@ impl Body for ReplyBody {
                     record.body_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 }
                 Some(Err(error)) => record.torn(error.as_ref()),
-                None => record.complete = true,
+                None => record.end(),
             }
         }
         if self.is_end_stream()
             && let Some(record) = &mut self.record
         {
-            record.complete = !record.is_torn();
+            record.end();
         }
         Poll::Ready(frame)
     }

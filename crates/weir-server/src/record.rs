@@ -28,6 +28,8 @@ pub(crate) struct Record {
     torn: bool,
     /// The client speaks HTTP/1.0, where a body without length ends with the connection.
     ends_with_connection: bool,
+    /// The body is such a one: should it be cut for whatever reason, the connection is reset.
+    is_unbounded: bool,
 }
 
 impl Record {
@@ -46,6 +48,7 @@ impl Record {
             complete: false,
             torn: false,
             ends_with_connection: false,
+            is_unbounded: false,
         }
     }
 
@@ -84,18 +87,27 @@ impl Record {
         &self.connection
     }
 
+    /// A body without length begins.
+    pub(crate) fn begin_unbounded(&mut self) {
+        self.is_unbounded = self.ends_with_connection;
+        if self.is_unbounded {
+            self.connection.socket.reset_on_close(true);
+        }
+    }
+
+    /// The body was handed over to its end, unless it was torn.
+    pub(crate) fn end(&mut self) {
+        self.complete = !self.torn;
+        if self.complete && self.is_unbounded {
+            self.connection.socket.reset_on_close(false);
+        }
+    }
+
     /// The body failed on the server's side.
     pub(crate) fn torn(&mut self, error: &(dyn Error + Send + Sync)) {
         self.torn = true;
-        if self.ends_with_connection {
-            self.connection.socket.reset_on_close();
-        }
         let (site, route) = self.names();
         tracing::warn!(site, route, cause = %error, "response body torn");
-    }
-
-    pub(crate) fn is_torn(&self) -> bool {
-        self.torn
     }
 
     fn names(&self) -> (&str, &str) {

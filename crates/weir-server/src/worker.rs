@@ -196,6 +196,7 @@ async fn drain(worker: &Worker, deadline: Instant, sweeper: &AbortHandle) {
     sweeper.abort();
     let left = worker.table.len();
     if left > 0 {
+        worker.table.reset_sending();
         tracing::warn!(
             worker = worker.index,
             connections = left,

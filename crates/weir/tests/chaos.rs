@@ -263,6 +263,46 @@ fn a_client_without_chunks_is_told_too() {
     }
 }
 
+/// Whoever ends such a body before its time: the send timeout, or the end of a stop's patience.
+#[test]
+fn a_client_without_chunks_is_told_of_a_cut() {
+    const PIECE: &[u8] = &[b'x'; 64 << 10];
+    let origin = raw(|_, mut stream| {
+        let Ok(head) = read_head(&mut stream) else { return };
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\n\r\n");
+        if client::find(&head, b"/quiet").is_some() {
+            let _ = stream.write_all(b"something");
+            thread::sleep(Duration::from_secs(60));
+        }
+        let pieces = if client::find(&head, b"/short").is_some() { 40 } else { usize::MAX };
+        for _ in 0..pieces {
+            if stream.write_all(PIECE).is_err() {
+                return;
+            }
+        }
+    });
+    let server = r#"
+        server { workers 1; admin "off"; drain-timeout "1s"; limits { send-timeout "1s"; }; }
+    "#;
+    let (mut weir, address) =
+        Weir::front(server, &format!(r#"route "/*" {{ proxy "http://{origin}"; }}"#));
+    let ask = |target: &str| {
+        let mut client = Client::connect(address).unwrap();
+        client.send(format!("GET {target} HTTP/1.0\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+        client.head().unwrap();
+        client
+    };
+    assert_eq!(ask("/short").read_to_end().unwrap().len(), 40 * PIECE.len(), "whole, and no reset");
+    let mut endless = ask("/endless");
+    thread::sleep(Duration::from_millis(2500));
+    let error = endless.read_to_end().expect_err("the send timeout");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let mut quiet = ask("/quiet");
+    assert!(weir.stop().success());
+    let error = quiet.read_to_end().expect_err("the drain timeout");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
 /// What comes after a response is no answer to the next request, whoever sends it.
 #[test]
 fn a_second_response_is_never_taken_for_the_answer_to_the_next_request() {
