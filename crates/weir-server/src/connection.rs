@@ -20,6 +20,7 @@ use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
 
 use crate::body::ReplyBody;
 use crate::pipeline;
+use crate::record;
 use crate::stall::WatchedBody;
 use crate::worker::Worker;
 
@@ -128,9 +129,8 @@ async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connec
         Some(b"h2") => serve_http2(stream, connection).await,
         _ => {
             let service = Pipeline { connection: Arc::clone(&connection) };
-            let worker = &connection.worker;
-            let http = worker.http1.serve_connection(TokioIo::new(stream), service);
-            finish(worker, http.with_upgrades().await);
+            let http = connection.worker.http1.serve_connection(TokioIo::new(stream), service);
+            finish(&connection, http.with_upgrades().await);
         }
     }
 }
@@ -140,7 +140,7 @@ async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connec
 async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Stream, Bytes)> {
     let worker = Arc::clone(&connection.worker);
     let socket = Arc::clone(&connection.socket);
-    let service = Pipeline { connection };
+    let service = Pipeline { connection: Arc::clone(&connection) };
     let mut http = worker.http1.serve_connection(TokioIo::new(stream), service).with_upgrades();
     socket.allow_deferral();
     let ended = poll_fn(|cx| {
@@ -153,7 +153,7 @@ async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Str
         }
     });
     if let Some(result) = ended.await {
-        finish(&worker, result);
+        finish(&connection, result);
         return None;
     }
     let parts = http.into_parts()?;
@@ -168,23 +168,28 @@ where
     let worker = Arc::clone(&connection.worker);
     let mut drain = worker.drain.subscribe();
     let socket = Arc::clone(&connection.socket);
-    let service = Multiplexed(Pipeline { connection });
+    let service = Multiplexed(Pipeline { connection: Arc::clone(&connection) });
     let mut http = std::pin::pin!(worker.http2.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        result = http.as_mut() => return finish(&worker, result),
+        result = http.as_mut() => return finish(&connection, result),
         _ = drain.wait_for(|&draining| draining) => {}
         () = poll_fn(|cx| socket.poll_rest(cx)) => {}
     }
     // The client is told (RFC 9113 §6.8), and streams that have begun go on.
     http.as_mut().graceful_shutdown();
-    finish(&worker, http.await);
+    finish(&connection, http.await);
 }
 
-fn finish(worker: &Worker, result: hyper::Result<()>) {
+fn finish(connection: &Connection, result: hyper::Result<()>) {
     let Err(cause) = result else { return };
     if cause.is_parse() {
-        // hyper has answered 400, 414 or 431 by itself.
-        worker.shared.connections.malformed.fetch_add(1, Relaxed);
+        connection.worker.shared.connections.malformed.fetch_add(1, Relaxed);
+        // hyper has answered by itself. It says 414 for a target above 64 KiB, if heads may be so
+        // large, and does not tell that from a head that is too large.
+        let status = if cause.is_parse_too_large() { 431 } else { 400 };
+        if !cause.is_parse_version_h2() {
+            record::log_unread(connection, status);
+        }
     }
     tracing::debug!(%cause, "connection ended");
 }

@@ -35,6 +35,9 @@ pub(crate) struct ListenerSites {
     pub(crate) proxy_protocol: bool,
     pub(crate) tls: Option<Tls>,
     pub(crate) hosts: Hosts<Arc<Site>>,
+    /// Stands in for the site of requests that reach none. Its log is that of the first site here
+    /// that has one.
+    pub(crate) nobody: Arc<SiteInfo>,
 }
 
 /// A TLS listener's settings.
@@ -159,12 +162,13 @@ impl Live {
         let mut built: Vec<Option<Arc<ListenerSites>>> = Vec::new();
         for address in addresses(&self.config) {
             let mut hosts = Hosts::default();
-            let mut first = None;
+            let (mut first, mut log) = (None, None);
             for (site, runtime) in self.config.sites.iter().zip(&self.sites) {
                 let Some(listener) = site.listeners.iter().find(|l| l.address == *address) else {
                     continue;
                 };
                 first = first.or(Some(listener));
+                log = log.or_else(|| runtime.info.log.clone());
                 for name in &site.names {
                     hosts.insert(name, Arc::clone(runtime));
                 }
@@ -177,6 +181,7 @@ impl Live {
                 proxy_protocol: listener.proxy_protocol,
                 tls: build_tls(&self.config, listener, before.as_deref())?,
                 hosts,
+                nobody: Arc::new(SiteInfo { name: String::new(), names: Vec::new(), log }),
             };
             if built.len() <= number {
                 built.resize_with(number + 1, || None);
@@ -184,6 +189,12 @@ impl Live {
             built[number] = Some(Arc::new(sites));
         }
         Ok(built)
+    }
+
+    /// The stand-in for the site of a request that reaches none.
+    pub(crate) fn nobody(&self, listener: usize) -> Option<Arc<SiteInfo>> {
+        let sites = self.listeners.get(listener)?.as_ref()?;
+        Some(Arc::clone(&sites.nobody))
     }
 
     /// Keeps a listener that this configuration does not have any more, for the connections it

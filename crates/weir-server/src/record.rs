@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Method, Uri, Version};
 
@@ -126,9 +126,7 @@ impl Record {
                 client: self.connection.client.map(|address| address.ip()),
                 site: &site.name,
                 route: self.names().1,
-                method: &remembered.method,
-                uri: &remembered.uri,
-                version: remembered.version,
+                line: Some((&remembered.method, &remembered.uri, remembered.version)),
                 host: bytes(&remembered.host),
                 referer: bytes(&remembered.referer),
                 user_agent: bytes(&remembered.user_agent),
@@ -140,6 +138,32 @@ impl Record {
             },
         );
     }
+}
+
+/// Logs a request that hyper refused, since its head could not be read: who sent it and what the
+/// answer was is all that is known.
+pub(crate) fn log_unread(connection: &Connection, status: u16) {
+    let live = connection.worker.shared.live.load();
+    let Some(site) = live.nobody(connection.listener) else { return };
+    let Some(log) = &site.log else { return };
+    log.record(
+        connection.worker.index,
+        &Entry {
+            at: SystemTime::now(),
+            client: connection.client.map(|address| address.ip()),
+            site: &site.name,
+            route: "",
+            line: None,
+            host: None,
+            referer: None,
+            user_agent: None,
+            status,
+            body_bytes: 0,
+            cache: CacheResult::None.as_str(),
+            took: Duration::ZERO,
+            complete: true,
+        },
+    );
 }
 
 impl Drop for Record {

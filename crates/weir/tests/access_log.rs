@@ -137,6 +137,60 @@ fn a_site_logs_what_it_refuses() {
 }
 
 #[test]
+fn what_reaches_no_site_is_logged_by_the_first() {
+    let address = common::free_address();
+    let site = |name: &str, format: &str| {
+        format!(
+            r#"site "{name}.example" {{
+                listen "{address}"
+                access-log "{name}.log" format="{format}"
+                route "/*" {{ respond "x"; }}
+            }}"#
+        )
+    };
+    for format in ["json", "combined"] {
+        let server = "server { workers 1; admin \"off\"; limits { header-size \"8KiB\"; }; }";
+        let config = format!("{server}\n{}\n{}", site("first", format), site("other", format));
+        let mut weir = Weir::run(&config, &[address]);
+        let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(20_000));
+        // The request, its answer, and what the log knows of the request line.
+        let cases = [
+            ("GET /a HTTP/1.1\r\nHost: third.example\r\n\r\n", 421, "GET /a HTTP/1.1"),
+            ("GET /b HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "GET /b HTTP/1.1"),
+            ("GET\0/ HTTP/1.1\r\n\r\n", 400, "-"),
+            ("nonsense\r\n\r\n", 400, "-"),
+            ("GET / HTTP/1.1\r\nHost: a\r\nbad field\r\n\r\n", 400, "-"),
+            (&*long, 431, "-"),
+        ];
+        for (request, status, _) in cases {
+            let mut client = Client::connect(address).unwrap();
+            client.send(request.as_bytes()).unwrap();
+            assert_eq!(client.response("GET").unwrap().status, status, "{request}");
+            // The line is written when the connection ends.
+            if status != 421 {
+                assert!(client.is_closed(), "{request}");
+            }
+        }
+        assert!(weir.stop().success());
+        let read = |name| std::fs::read_to_string(weir.directory().join(name)).unwrap();
+        assert_eq!(read("other.log"), "");
+        let text = read("first.log");
+        assert_eq!(text.lines().count(), cases.len(), "{text}");
+        for ((_, status, said), line) in cases.iter().zip(text.lines()) {
+            if format == "combined" {
+                assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+                assert!(line.contains(&format!("] \"{said}\" {status} ")), "{line}");
+                continue;
+            }
+            let record: Value = serde_json::from_str(line).unwrap();
+            assert_eq!((&record["client"], &record["site"]), (&"127.0.0.1".into(), &"".into()));
+            assert_eq!(record["status"], *status, "{line}");
+            assert_eq!(record.get("method").is_some(), *said != "-", "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_combined_line_is_apaches() {
     let log = Logged::start("combined", FILES);
     // One connection, and so one worker's buffer: the order is the requests'.
@@ -278,8 +332,9 @@ fn every_site_has_its_own_log() {
     assert!(weir.stop().success());
     let count = |name: &str| {
         let text = std::fs::read_to_string(weir.directory().join(name)).unwrap();
-        assert!(text.lines().all(|line| line.contains(&name.replace(".log", ""))), "{text}");
-        text.lines().count()
+        let own = |line: &&str| line.contains(&name.replace(".log", ""));
+        (text.lines().filter(own).count(), text.lines().count())
     };
-    assert_eq!((count("a.example.log"), count("b.example.log")), (1, 2));
+    // The first site's log has what reached none, too.
+    assert_eq!((count("a.example.log"), count("b.example.log")), ((1, 2), (2, 2)));
 }

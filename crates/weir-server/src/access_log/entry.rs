@@ -12,9 +12,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) client: Option<IpAddr>,
     pub(crate) site: &'a str,
     pub(crate) route: &'a str,
-    pub(crate) method: &'a Method,
-    pub(crate) uri: &'a Uri,
-    pub(crate) version: Version,
+    /// Method, target and version; `None` if the head could not be read.
+    pub(crate) line: Option<(&'a Method, &'a Uri, Version)>,
     pub(crate) host: Option<&'a [u8]>,
     pub(crate) referer: Option<&'a [u8]>,
     pub(crate) user_agent: Option<&'a [u8]>,

@@ -25,9 +25,16 @@ fn append_combined(to: &mut Vec<u8>, entry: &Entry<'_>) {
     to.extend_from_slice(b" - - [");
     let time = timestamp(entry.at).strftime("%d/%b/%Y:%H:%M:%S +0000");
     // Writing to a `Vec` cannot fail; so throughout this file.
-    let _ = write!(to, "{time}] \"{} ", entry.method);
-    escape(to, entry.uri.to_string().as_bytes());
-    let _ = write!(to, " {}\" {} {} \"", version(entry.version), entry.status, entry.body_bytes);
+    let _ = write!(to, "{time}] \"");
+    match entry.line {
+        Some((method, uri, http)) => {
+            let _ = write!(to, "{method} ");
+            escape(to, uri.to_string().as_bytes());
+            let _ = write!(to, " {}", version(http));
+        }
+        None => to.push(b'-'),
+    }
+    let _ = write!(to, "\" {} {} \"", entry.status, entry.body_bytes);
     escape(to, entry.referer.unwrap_or(b"-"));
     to.extend_from_slice(b"\" \"");
     escape(to, entry.user_agent.unwrap_or(b"-"));
@@ -40,9 +47,11 @@ fn append_json(to: &mut Vec<u8>, entry: &Entry<'_>) {
     to.push(b'"');
     text(to, "site", Some(entry.site.as_bytes()));
     text(to, "route", Some(entry.route.as_bytes()));
-    text(to, "method", Some(entry.method.as_str().as_bytes()));
-    text(to, "uri", Some(entry.uri.to_string().as_bytes()));
-    text(to, "protocol", Some(version(entry.version).as_bytes()));
+    if let Some((method, uri, http)) = entry.line {
+        text(to, "method", Some(method.as_str().as_bytes()));
+        text(to, "uri", Some(uri.to_string().as_bytes()));
+        text(to, "protocol", Some(version(http).as_bytes()));
+    }
     text(to, "host", entry.host);
     let _ = write!(
         to,
@@ -116,9 +125,7 @@ mod tests {
             client: Some("192.0.2.1".parse().unwrap()),
             site: "shop",
             route: "/*",
-            method: &Method::GET,
-            uri: &uri,
-            version: Version::HTTP_11,
+            line: Some((&Method::GET, &uri, Version::HTTP_11)),
             host: Some(b"shop"),
             referer: None,
             user_agent: Some(user_agent),

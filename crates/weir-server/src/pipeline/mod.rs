@@ -76,7 +76,7 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     let routed = match route::route(&live, connection, &head) {
         Ok(routed) => routed,
         Err(route::Unrouted { refusal, site }) => {
-            if let Some(site) = site {
+            if let Some(site) = site.or_else(|| live.nobody(connection.listener)) {
                 record.set_site(site, &head.method, &head.uri, version, &head.headers);
             }
             let response = refuse::refuse(refusal, record, &head, Some(&body));
