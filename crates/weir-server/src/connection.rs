@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
+use weir_http::forward::client_address;
 use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
 
 use crate::body::ReplyBody;
@@ -35,6 +36,20 @@ pub(crate) struct Connection {
     pub(crate) tls: bool,
     /// Which listener accepted it; see [`crate::shared::Shared::listener_number`].
     pub(crate) listener: usize,
+}
+
+impl Connection {
+    /// The client of a request: whom trusted proxies name, or else whose connection it is.
+    pub(crate) fn client_of(&self, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = self.client?.ip();
+        let live = self.worker.shared.live.load();
+        let trusted = &live.config.server.trusted_proxies;
+        if trusted.is_empty() {
+            return Some(peer);
+        }
+        let is_trusted = |address| trusted.iter().any(|prefix| prefix.contains(address));
+        Some(client_address(headers, peer, is_trusted))
+    }
 }
 
 /// An accepted connection that nobody has read from yet.

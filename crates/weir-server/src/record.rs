@@ -2,6 +2,7 @@
 //! One set of counters and, where a log is configured, one line.
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,6 +20,8 @@ pub(crate) struct Record {
     /// The site of a request without a route.
     site: Option<Arc<SiteInfo>>,
     started: Instant,
+    /// The client, as the log names it.
+    client: Option<IpAddr>,
     remembered: Option<Box<Remembered>>,
     pub(crate) status: u16,
     pub(crate) cache: CacheResult,
@@ -41,6 +44,7 @@ impl Record {
             route: None,
             site: None,
             started,
+            client: connection.client.map(|address| address.ip()),
             remembered: None,
             status: 0,
             cache: CacheResult::None,
@@ -63,6 +67,7 @@ impl Record {
     ) {
         self.ends_with_connection = version < Version::HTTP_11;
         if route.site.log.is_some() {
+            self.client = self.connection.client_of(headers);
             self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
         }
         self.route = Some(Arc::clone(route));
@@ -78,6 +83,7 @@ impl Record {
         headers: &HeaderMap,
     ) {
         if site.log.is_some() {
+            self.client = self.connection.client_of(headers);
             self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
         }
         self.site = Some(site);
@@ -123,7 +129,7 @@ impl Record {
             self.connection.worker.index,
             &Entry {
                 at: remembered.at,
-                client: self.connection.client.map(|address| address.ip()),
+                client: self.client,
                 site: &site.name,
                 route: self.names().1,
                 line: Some((&remembered.method, &remembered.uri, remembered.version)),

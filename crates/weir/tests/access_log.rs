@@ -137,6 +137,29 @@ fn a_site_logs_what_it_refuses() {
 }
 
 #[test]
+fn a_trusted_proxy_names_the_client() {
+    for (trusted, expected) in [("", "127.0.0.1"), ("trusted-proxies \"127.0.0.1\";", "192.0.2.7")]
+    {
+        let server = format!("server {{ workers 1; admin \"off\"; {trusted} }}");
+        let site = r#"access-log "access.log" format="json"; route "/*" { files "."; }"#;
+        let (mut weir, address) = Weir::front(&server, site);
+        std::fs::write(weir.directory().join("file.txt"), "0123456789").unwrap();
+        let fields = [("X-Forwarded-For", "203.0.113.1, 192.0.2.7")];
+        // A miss, hits, and one that no route answers.
+        for target in ["/file.txt", "/file.txt", "/file.txt", "/../up"] {
+            client::ask(address, "GET", target, &fields);
+        }
+        assert!(weir.stop().success());
+        let text = std::fs::read_to_string(weir.directory().join("access.log")).unwrap();
+        assert_eq!(text.lines().count(), 4);
+        for line in text.lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(record["client"], expected, "{line}");
+        }
+    }
+}
+
+#[test]
 fn what_reaches_no_site_is_logged_by_the_first() {
     let address = common::free_address();
     let site = |name: &str, format: &str| {

@@ -83,6 +83,47 @@ fn a_trusted_proxy_is_believed_and_added_to() {
 }
 
 #[test]
+fn a_client_is_placed_by_the_address_that_a_trusted_proxy_names() {
+    let origins = [(); 4].map(|()| Origin::start(|_| ok("x")));
+    let servers: String =
+        origins.iter().map(|origin| format!("server \"{}\"; ", origin.url())).collect();
+    let upstream = format!("upstream \"app\" {{ {servers} balance \"hash\" key=\"client\"; }}");
+    let route = "route \"/*\" { proxy \"app\"; cache \"off\"; }";
+    let check = |trusted: &str, used: std::ops::RangeInclusive<usize>| {
+        let server = format!("server {{ admin \"off\"; {trusted} }}");
+        let (_weir, address) = Weir::front(&format!("{server}\n{upstream}"), route);
+        for client in 1..=40 {
+            // What a client wrote itself stands before, and must not count.
+            let told = format!("203.0.113.{client}, 192.0.2.{}", client % 20);
+            client::ask(address, "GET", "/", &[("X-Forwarded-For", &told)]);
+        }
+        let took: Vec<Vec<_>> = origins.iter().map(Origin::take).collect();
+        let busy = took.iter().filter(|requests| !requests.is_empty()).count();
+        assert!(used.contains(&busy), "{trusted}: {busy} servers were used");
+        for requests in &took {
+            for request in requests {
+                let last = &request.values("X-Forwarded-For")[0];
+                assert!(last.ends_with("127.0.0.1"), "the origin gets the whole chain: {last}");
+            }
+        }
+        took
+    };
+    check("", 1..=1);
+    let took = check("trusted-proxies \"127.0.0.0/8\";", 2..=4);
+    // Twenty clients came twice each, and each to the same server.
+    for requests in took {
+        let mut clients: Vec<_> = requests
+            .iter()
+            .map(|request| {
+                request.values("X-Forwarded-For")[0].split(", ").nth(1).unwrap().to_owned()
+            })
+            .collect();
+        clients.sort();
+        assert!(clients.chunks(2).all(|pair| pair.len() == 2 && pair[0] == pair[1]), "{clients:?}");
+    }
+}
+
+#[test]
 fn a_client_gets_nothing_of_the_hop_behind() {
     let fields = "Connection: X-Private\r\nX-Private: secret\r\nKeep-Alive: timeout=5\r\n\
                   Proxy-Connection: keep-alive\r\nUpgrade: h2c\r\nVia: 1.0 old\r\n\

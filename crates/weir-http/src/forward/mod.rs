@@ -1,10 +1,12 @@
 //! What a proxy does to a message head on its way: hop-by-hop fields go, fields that tell of the
 //! hop are added. Which origin it goes to is `weir-origin`'s business.
 
+mod client;
 mod forwarded;
 mod hop;
 mod via;
 
+pub use client::client_address;
 pub use forwarded::{Client, Element, add_client, parse_forwarded};
 pub use hop::{Hop, strip_hop_by_hop, strip_trailers};
 pub use via::{VIA_PASSES_MAX, Via, append_via, via_passes};

@@ -46,15 +46,15 @@ pub(super) fn outgoing(
         // not used for another request.
         headers.insert(header::CONNECTION, super::reply::CLOSE);
     }
-    let client_address: Option<IpAddr> = connection.client.map(|address| address.ip());
+    let peer: Option<IpAddr> = connection.client.map(|address| address.ip());
     add_client(
         &mut headers,
         &Client {
-            address: client_address,
+            address: peer,
             tls: connection.tls,
             host: &target.authority,
             port: connection.port,
-            trust: is_trusted(connection, client_address),
+            trust: is_trusted(connection, peer),
         },
     );
     source.via.append(&mut headers, head.version);
@@ -77,7 +77,10 @@ pub(super) fn outgoing(
         HostHeader::Upstream => HostPolicy::Server,
         HostHeader::Client | HostHeader::Fixed(_) => HostPolicy::Keep,
     };
-    Ok(Outgoing { head: outgoing, choice: Choice { client: client_address, host } })
+    Ok(Outgoing {
+        head: outgoing,
+        choice: Choice { client: connection.client_of(&head.headers), host },
+    })
 }
 
 /// Whether the peer is one of the proxies whose word on the client is taken.
