@@ -84,6 +84,21 @@ fn is_stored(lines: &str, status: &str, response: &str, request: Fields<'_>) -> 
     count() == 1
 }
 
+/// One client must not be able to keep a URL out of the cache for all others.
+#[test]
+fn a_request_that_confines_its_response_keeps_nobody_else_from_storing() {
+    for field in [("Cache-Control", "no-store"), ("Authorization", "Basic eDp5")] {
+        let fields = "Cache-Control: max-age=60\r\n";
+        let (origin, count) = counting(|_, _| answer("200 OK", fields, b"body"));
+        let (_weir, address) = front(&origin, "");
+        assert!(!cache_status(&get(address, "/a", &[field])).contains("stored"), "{field:?}");
+        let next = get(address, "/a", &[]);
+        assert!(cache_status(&next).contains("stored"), "{field:?}: {}", cache_status(&next));
+        assert!(is_hit(&get(address, "/a", &[])), "{field:?}");
+        assert_eq!(count(), 2, "{field:?}");
+    }
+}
+
 #[test]
 fn only_what_may_be_stored_is() {
     let check = |response: &str, request: Fields<'_>, expect: bool| {

@@ -11,7 +11,7 @@ use super::lead::Lead;
 use super::shared::Fill;
 use crate::key::KeyRef;
 use crate::object::Object;
-use crate::policy::RequestDirectives;
+use crate::policy::{RequestDirectives, is_confined};
 use crate::store::{Cache, Lookup};
 
 /// The part of a request that missed.
@@ -100,7 +100,8 @@ impl Failure {
 impl Cache {
     /// Decides who goes to the source for a request that missed, or that found a response in need
     /// of validation. The arguments are those of the lookup. Requests that different variants are
-    /// expected for lead flights of their own.
+    /// expected for lead flights of their own, and nobody waits for a request with Authorization or
+    /// no-store but others that have one.
     pub fn collapse(
         &self,
         key: &KeyRef<'_>,
@@ -110,8 +111,9 @@ impl Cache {
     ) -> Collapse {
         let inner = &self.inner;
         let hash = inner.hash(key);
+        let confined = is_confined(request, directives);
         let mut flights = inner.flights(hash).lock();
-        if let Some(flight) = flights.to_follow(hash, key, request) {
+        if let Some(flight) = flights.to_follow(hash, key, request, confined) {
             inner.counters.collapsed.fetch_add(1, Relaxed);
             return Collapse::Follow(Follow { outcome: flight.outcome.subscribe() });
         }
@@ -126,7 +128,7 @@ impl Cache {
             .varies(hash, key)
             .or_else(|| inner.newest(hash, key).map(|object| object.selectors().clone()));
         let expected = varies.map(|selectors| selectors.for_request(request));
-        let flight = Arc::new(Flight::new(key.to_key(), hash, expected));
+        let flight = Arc::new(Flight::new(key.to_key(), hash, expected, confined));
         if !flights.add(&flight) {
             return Collapse::Pass;
         }

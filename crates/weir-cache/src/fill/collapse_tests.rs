@@ -129,6 +129,26 @@ fn after_a_pass_requests_are_not_collapsed_for_a_while() {
 }
 
 #[test]
+fn requests_that_confine_their_response_lead_only_each_other() {
+    let cache = cache();
+    let confined = lead(&cache, "authorization: a");
+    follow(&cache, "authorization: b");
+    let plain = lead(&cache, "");
+    follow(&cache, "");
+    confined.pass(0);
+    drop(plain);
+    assert!(matches!(collapse_at(&cache, "authorization: a", 0), Collapse::Pass));
+    lead(&cache, "").pass(0);
+    assert!(matches!(collapse_at(&cache, "", 0), Collapse::Pass));
+    // Something stored ends both.
+    cache.insert(&KEY, head_for("", ""), body("body"), None);
+    let late = 5000;
+    for request in ["", "authorization: a"] {
+        assert!(matches!(collapse_at(&cache, request, late), Collapse::Lead(_)), "{request:?}");
+    }
+}
+
+#[test]
 fn a_follower_of_another_variant_is_told_to_retry() {
     let cache = cache();
     let first = lead(&cache, "accept: a");

@@ -19,21 +19,24 @@ pub(crate) struct Flight {
     pub(super) hash: u64,
     /// What the response's selectors will be if it varies as its predecessors did.
     expected: Option<Selectors>,
+    /// Its request confines the response to itself, so that others had better not wait for it.
+    pub(super) confined: bool,
     pub(super) outcome: watch::Sender<Option<Outcome>>,
     /// Its response must not be stored.
     pub(super) purged: AtomicBool,
 }
 
 impl Flight {
-    pub(super) fn new(key: Key, hash: u64, expected: Option<Selectors>) -> Flight {
+    pub(super) fn new(key: Key, hash: u64, expected: Option<Selectors>, confined: bool) -> Flight {
         let (outcome, _) = watch::channel(None);
-        Flight { key, hash, expected, outcome, purged: AtomicBool::new(false) }
+        Flight { key, hash, expected, confined, outcome, purged: AtomicBool::new(false) }
     }
 
     /// Whether the flight's response is, or is likely to be, one that `request` selects.
-    fn suits(&self, request: &HeaderMap) -> bool {
+    fn suits(&self, request: &HeaderMap, confined: bool) -> bool {
         match &*self.outcome.borrow() {
             Some(outcome) => outcome.suits(request),
+            None if self.confined && !confined => false,
             None => self.expected.as_ref().is_none_or(|expected| expected.matches(request)),
         }
     }
@@ -72,8 +75,9 @@ impl Flights {
         hash: u64,
         key: &KeyRef<'_>,
         request: &HeaderMap,
+        confined: bool,
     ) -> Option<&Arc<Flight>> {
-        self.find(hash, key).iter().find(|flight| flight.suits(request))
+        self.find(hash, key).iter().find(|flight| flight.suits(request, confined))
     }
 
     /// How the key's responses vary, as far as flights know.

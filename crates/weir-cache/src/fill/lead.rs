@@ -59,7 +59,7 @@ impl Lead {
 
     fn land_as_pass(&mut self, now_ms: u64) {
         if let Some(flight) = &self.flight {
-            self.cache.inner.mark_pass(flight.hash, now_ms);
+            self.cache.inner.mark_pass(flight.hash, flight.confined, now_ms);
         }
         self.land(Outcome::Pass);
     }

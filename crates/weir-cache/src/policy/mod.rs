@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, StatusCode};
 
 pub use freshness::{Freshness, Reuse, StaleBecause, Staleness};
 pub use invalidate::{Target, invalidated};
+pub(crate) use storable::is_confined;
 pub use storable::{NotStorable, admit};
 pub use validate::{Freshened, Mismatch, freshen, make_conditional};
 pub use weir_http::cache_control::RequestDirectives;

@@ -96,6 +96,12 @@ pub fn admit(exchange: &Exchange<'_>, rules: &Rules) -> Result<Head, NotStorable
     Ok(Head { status: exchange.status, headers, freshness, selectors, stamp: None, cost: 1 })
 }
 
+/// Whether a request asks that its response be for itself alone: such a response says nothing about
+/// what others get, whose requests do not.
+pub(crate) fn is_confined(request: &HeaderMap, directives: &RequestDirectives) -> bool {
+    directives.no_store || request.contains_key(header::AUTHORIZATION)
+}
+
 /// The conditions of §3 that do not depend on a lifetime.
 fn check_message(
     exchange: &Exchange<'_>,

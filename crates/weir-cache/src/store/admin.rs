@@ -94,8 +94,8 @@ impl Inner {
         }
     }
 
-    pub(crate) fn mark_pass(&self, hash: u64, now_ms: u64) {
-        self.shard(hash).index.write().mark_pass(hash, now_ms);
+    pub(crate) fn mark_pass(&self, hash: u64, confined: bool, now_ms: u64) {
+        self.shard(hash).index.write().mark_pass(hash, confined, now_ms);
     }
 }
 

@@ -32,7 +32,16 @@ pub(super) struct Resource {
 /// collapsed for a few seconds.
 struct PassMark {
     hash: u64,
+    /// Of requests that confine their response to themselves, or of all others: no client may keep
+    /// a key from being stored for the rest.
+    confined: bool,
     until_ms: u64,
+}
+
+impl PassMark {
+    fn is(&self, hash: u64, confined: bool) -> bool {
+        self.hash == hash && self.confined == confined
+    }
 }
 
 impl Resource {
@@ -137,13 +146,14 @@ impl Index {
         self.entries.iter().map(|resource| (&resource.key, resource))
     }
 
-    pub(super) fn is_pass(&self, hash: u64, now_ms: u64) -> bool {
-        self.passes.find(hash, |mark| mark.hash == hash).is_some_and(|m| now_ms < m.until_ms)
+    pub(super) fn is_pass(&self, hash: u64, confined: bool, now_ms: u64) -> bool {
+        let mark = self.passes.find(hash, |mark| mark.is(hash, confined));
+        mark.is_some_and(|mark| now_ms < mark.until_ms)
     }
 
     /// Remembers that responses for the key cannot be stored. When there are too many marks, those
     /// that have ended are forgotten, then all: a mark is a hint.
-    pub(super) fn mark_pass(&mut self, hash: u64, now_ms: u64) {
+    pub(super) fn mark_pass(&mut self, hash: u64, confined: bool, now_ms: u64) {
         if self.passes.len() >= PASSES_PER_SHARD_MAX {
             self.passes.retain(|mark| now_ms < mark.until_ms);
         }
@@ -151,17 +161,19 @@ impl Index {
             self.passes.clear();
         }
         let until_ms = now_ms.saturating_add(PASS_LIFETIME_MS);
-        match self.passes.entry(hash, |mark| mark.hash == hash, |mark| mark.hash) {
+        match self.passes.entry(hash, |mark| mark.is(hash, confined), |mark| mark.hash) {
             Entry::Occupied(mut entry) => entry.get_mut().until_ms = until_ms,
             Entry::Vacant(entry) => {
-                entry.insert(PassMark { hash, until_ms });
+                entry.insert(PassMark { hash, confined, until_ms });
             }
         }
     }
 
     fn forget_pass(&mut self, hash: u64) {
-        if let Ok(entry) = self.passes.find_entry(hash, |mark| mark.hash == hash) {
-            entry.remove();
+        for confined in [false, true] {
+            if let Ok(entry) = self.passes.find_entry(hash, |mark| mark.is(hash, confined)) {
+                entry.remove();
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use super::{Cache, Inner};
 use crate::key::KeyRef;
 use crate::object::Object;
-use crate::policy::{RequestDirectives, Reuse, StaleBecause, Staleness};
+use crate::policy::{RequestDirectives, Reuse, StaleBecause, Staleness, is_confined};
 
 /// What the cache has for a request.
 #[derive(Debug)]
@@ -92,8 +92,9 @@ impl Inner {
         now_ms: u64,
     ) -> Lookup {
         let index = self.shard(hash).index.read();
+        let is_pass = || index.is_pass(hash, is_confined(request, directives), now_ms);
         let Some(resource) = index.find(hash, key) else {
-            return match index.is_pass(hash, now_ms) {
+            return match is_pass() {
                 true => Lookup::Pass,
                 false => Lookup::Miss,
             };
@@ -103,10 +104,10 @@ impl Inner {
                 Reuse::Fresh => Lookup::Fresh(Arc::clone(object)),
                 // Its successors could not be stored: validating it one request at a time would
                 // only make the others wait.
-                Reuse::Stale(_) if index.is_pass(hash, now_ms) => Lookup::Pass,
+                Reuse::Stale(_) if is_pass() => Lookup::Pass,
                 Reuse::Stale(staleness) => Lookup::Stale(Stale::new(Arc::clone(object), staleness)),
             },
-            None if index.is_pass(hash, now_ms) => Lookup::Pass,
+            None if is_pass() => Lookup::Pass,
             None => Lookup::VaryMiss,
         }
     }

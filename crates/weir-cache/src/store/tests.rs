@@ -107,14 +107,14 @@ fn a_key_forgets_its_oldest_variant() {
 fn a_pass_lasts_a_while_and_ends_when_something_is_stored() {
     let cache = cache_of(1 << 20);
     let hash = cache.inner.hash(&key("/"));
-    cache.inner.mark_pass(hash, NOW);
+    cache.inner.mark_pass(hash, false, NOW);
     assert_eq!(look(&cache, "/", "", NOW), "pass");
     assert_eq!(look(&cache, "/", "", NOW + PASS_LIFETIME_MS - 1), "pass");
     assert_eq!(look(&cache, "/", "", NOW + PASS_LIFETIME_MS), "miss");
-    cache.inner.mark_pass(hash, NOW);
+    cache.inner.mark_pass(hash, false, NOW);
     store(&cache, "/", "vary: x", "x: 1", "one");
     assert_eq!(look(&cache, "/", "x: 2", NOW), "vary-miss");
-    cache.inner.mark_pass(hash, NOW);
+    cache.inner.mark_pass(hash, false, NOW);
     assert_eq!(look(&cache, "/", "x: 1", NOW), "fresh:one");
     assert_eq!(look(&cache, "/", "x: 2", NOW), "pass");
     assert_eq!(cache.purge(&key("/"), PurgeMode::Remove), 1);
@@ -125,7 +125,7 @@ fn a_pass_lasts_a_while_and_ends_when_something_is_stored() {
 fn passes_are_bounded() {
     let mut index = Index::default();
     for hash in 0..5 * PASSES_PER_SHARD_MAX as u64 {
-        index.mark_pass(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15), NOW);
+        index.mark_pass(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15), false, NOW);
         assert!(index.passes_len() <= PASSES_PER_SHARD_MAX);
     }
     assert!(index.passes_len() > 0);
