@@ -19,4 +19,5 @@ mod turn;
 mod worker;
 
 pub use error::StartError;
+pub use live::check;
 pub use server::{Ready, Server};

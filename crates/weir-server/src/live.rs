@@ -222,6 +222,23 @@ pub(crate) fn addresses(config: &Config) -> Vec<&Address> {
     all
 }
 
+/// Looks into the certificates that a configuration names, as a start would, but binds, opens and
+/// creates nothing that lasts.
+///
+/// # Errors
+/// The first that cannot be used.
+pub fn check(config: &Config) -> Result<(), StartError> {
+    for listener in config.sites.iter().flat_map(|site| &site.listeners) {
+        build_tls(config, listener, None)?;
+    }
+    config.upstreams.iter().try_for_each(|upstream| build_group(upstream, 1).map(drop))
+}
+
+fn build_group(upstream: &config::Upstream, workers: usize) -> Result<Arc<Group>, StartError> {
+    Group::new(upstream, workers)
+        .map_err(|source| StartError::Upstream { name: upstream.name.clone(), source })
+}
+
 fn build_groups(
     config: &Config,
     workers: usize,
@@ -235,9 +252,7 @@ fn build_groups(
         let group = match unchanged {
             Some(group) => Arc::clone(group),
             None => {
-                let group = Group::new(upstream, workers).map_err(|source| {
-                    StartError::Upstream { name: upstream.name.clone(), source }
-                })?;
+                let group = build_group(upstream, workers)?;
                 group.spawn_health_checks();
                 group
             }

@@ -34,6 +34,17 @@ pub(crate) fn drop_to(user: Option<&str>, group: Option<&str>) -> Result<(), Sta
     Ok(())
 }
 
+/// Whether there are such accounts.
+///
+/// # Errors
+/// The one that there is not.
+pub(crate) fn check(user: Option<&str>, group: Option<&str>) -> Result<(), StartError> {
+    let error = |who: &str, cause: String| StartError::Privileges { user: who.to_owned(), cause };
+    user.map(|name| find_user(name).map_err(|cause| error(name, cause))).transpose()?;
+    group.map(|name| find_group(name).map_err(|cause| error(name, cause))).transpose()?;
+    Ok(())
+}
+
 struct Identity {
     name: String,
     uid: Uid,

@@ -68,6 +68,42 @@ fn check_says_yes_or_where_and_why_not() {
         let (_, err) = run(directory, &["check", name], 1);
         assert!(err.contains(expected) && err.contains(&format!("{name}:3:")), "{err}");
     }
+    // So is what stands in them, and who is to serve: a start would fail for it.
+    for name in ["a", "b"] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![format!("{name}.example")]).unwrap();
+        write(directory, &format!("{name}.pem"), &certificate.self_signed(&key).unwrap().pem());
+        write(directory, &format!("{name}.key"), &key.serialize_pem());
+    }
+    let tls = |key: &str| {
+        format!(
+            "site \"a\" {{ listen \":443\" tls=\"auto\"; certificate \"a.pem\" key=\"{key}\"; \
+             route \"/*\" {{ respond \"a\"; }}; }}\n"
+        )
+    };
+    write(directory, "tls.kdl", &tls("a.key"));
+    run(directory, &["check", "tls.kdl"], 0);
+    let stranger = "server { user \"no-such-account\"; }\n";
+    for (text, expected) in [
+        (tls("b.key"), "b.key"),
+        (format!("{stranger}{}", tls("a.key")), "no-such-account"),
+        (
+            format!(
+                "upstream \"u\" {{ server \"https://a\"; tls ca=\"a.key\"; }}\n{}",
+                tls("a.key")
+            ),
+            "a.key",
+        ),
+    ] {
+        write(directory, "start.kdl", &text);
+        let (out, err) = run(directory, &["check", "start.kdl"], 1);
+        assert!(out.is_empty() && err.contains(expected), "no {expected:?} in\n{err}");
+        let (out, _) = run(directory, &["check", "--json", "start.kdl"], 1);
+        let errors: Value = serde_json::from_str(&out).unwrap();
+        let message = errors[0]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{errors}");
+        assert_eq!((&errors[0]["file"], &errors[0]["line"]), (&"start.kdl".into(), &0.into()));
+    }
     let (_, err) = run(directory, &["check", "missing.kdl"], 1);
     assert!(err.contains("missing.kdl") && err.contains("No such file"), "{err}");
     write(directory, "empty.kdl", "");
