@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// A web server and caching proxy that is programmed while it serves.
+/// A web server and caching proxy.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
