@@ -15,7 +15,9 @@ pub mod tls;
 
 pub use self::error::NetError;
 pub use self::linger::is_client_gone;
-pub use self::listener::{Listener, bind_tcp, bind_unix, local_address, probe_tcp};
+pub use self::listener::{
+    Listener, bind_tcp, bind_unix, local_address, probe_tcp, remove_stale_unix,
+};
 pub use self::preface::{Protocol, detect, read_proxy_header};
 pub use self::socket::{Phase, Socket};
 pub use self::stream::Stream;

@@ -1,9 +1,11 @@
 //! Listening sockets: one per worker and address (SO_REUSEPORT), so that workers share no accept
 //! queue; Unix-domain sockets are shared, since the kernel does not balance those.
 
+use std::fs::{File, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,23 +39,48 @@ pub fn bind_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Binds a Unix-domain listener, replacing a socket file that nobody listens on any more.
+/// Binds a Unix-domain listener whose file gets this mode, whatever the process's umask. Nobody
+/// can connect who the mode does not allow to, not even for a moment.
 ///
 /// # Errors
-/// What the system says; `AddrInUse` if another process listens there.
-pub fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+/// What the system says; `AddrInUse` if the path exists.
+pub fn bind_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    let address = SockAddr::unix(path)?;
-    if let Err(e) = socket.bind(&address) {
-        if e.kind() != io::ErrorKind::AddrInUse || is_alive(&address)? {
-            return Err(e);
-        }
-        std::fs::remove_file(path)?;
-        socket.bind(&address)?;
-    }
+    let permissions = Permissions::from_mode(mode);
+    // The file is made with the mode of the socket, of which the umask takes away.
+    let socket = File::from(OwnedFd::from(socket));
+    socket.set_permissions(permissions.clone())?;
+    let socket = Socket::from(OwnedFd::from(socket));
+    socket.bind(&SockAddr::unix(path)?)?;
+    std::fs::set_permissions(path, permissions)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Removes the socket file of a server that is gone; tells whether there was one.
+///
+/// # Errors
+/// `AddrInUse` if somebody listens there, `AlreadyExists` if the path is no socket, or what else
+/// the system says.
+pub fn remove_stale_unix(path: &Path) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {}
+        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(e),
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // One with a full accept queue would make the question wait.
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(path)?) {
+        // The only answer that says that nobody is there.
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)?;
+            Ok(true)
+        }
+        Ok(()) | Err(_) => Err(io::ErrorKind::AddrInUse.into()),
+    }
 }
 
 /// Whether a TCP address is free for this process, ignoring SO_REUSEPORT: without this question a
@@ -159,10 +186,6 @@ fn is_of_the_connection(error: &io::Error) -> bool {
             | HostUnreachable
             | PermissionDenied
     ) || error.raw_os_error() == Some(libc::EPROTO)
-}
-
-fn is_alive(address: &SockAddr) -> io::Result<bool> {
-    Ok(Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(address).is_ok())
 }
 
 /// Wakes the server with the request instead of with the connection: one trip through the event

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_arena::Arena;
 use weir_net::{
     ConnectionTable, Listener, Phase, Protocol, Reaped, Stream, TICK, Timeouts, bind_tcp,
-    bind_unix, detect, local_address, probe_tcp, read_proxy_header,
+    bind_unix, detect, local_address, probe_tcp, read_proxy_header, remove_stale_unix,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -309,8 +309,17 @@ fn a_taken_port_is_noticed_in_spite_of_port_sharing() {
 fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("weir.sock");
-    let first = bind_unix(&path).unwrap();
-    assert_eq!(bind_unix(&path).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    assert!(!remove_stale_unix(&path).unwrap());
+    let first = bind_unix(&path, 0o666).unwrap();
+    assert_eq!(bind_unix(&path, 0o666).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    assert_eq!(remove_stale_unix(&path).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     drop(first);
-    bind_unix(&path).expect("nobody listens any more");
+    assert!(remove_stale_unix(&path).expect("nobody listens any more"));
+    let _second = bind_unix(&path, 0o600).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let file = directory.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    assert_eq!(remove_stale_unix(&file).unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+    assert!(file.exists());
 }

@@ -10,7 +10,7 @@ use weir_config::Address;
 #[non_exhaustive]
 pub enum StartError {
     /// A listening address cannot be bound.
-    #[error("cannot listen on {address}: {}", explain_bind(.source))]
+    #[error("cannot listen on {address}: {}", explain_bind(.address, .source))]
     Bind {
         /// The address.
         address: Address,
@@ -78,8 +78,17 @@ pub enum StartError {
     },
 }
 
-fn explain_bind(error: &io::Error) -> String {
+fn explain_bind(address: &Address, error: &io::Error) -> String {
+    let is_unix = matches!(address, Address::Unix(_));
     match error.kind() {
+        io::ErrorKind::AddrInUse if is_unix => {
+            "a server listens there (ss -lxp shows which)".to_owned()
+        }
+        io::ErrorKind::AlreadyExists => "the path exists and is not a socket".to_owned(),
+        io::ErrorKind::NotFound => "the directory does not exist".to_owned(),
+        io::ErrorKind::PermissionDenied if is_unix => {
+            "permission denied; the server must be able to write to the directory".to_owned()
+        }
         io::ErrorKind::AddrInUse => {
             "the address is in use; is another server running? (ss -ltnp shows which)".to_owned()
         }

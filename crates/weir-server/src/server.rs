@@ -155,6 +155,7 @@ impl Server {
         }
         for address in removed {
             let number = self.shared.listener_number(&address);
+            remove_socket_file(&address);
             self.tell_all(|| Command::Unlisten { number });
             listening.remove(&address);
             self.given_up.lock().push((address, Instant::now()));
@@ -213,17 +214,14 @@ impl Server {
     pub fn stop(&self, timeout: Duration) {
         self.shared.draining.store(true, Relaxed);
         let deadline = Instant::now() + timeout;
+        for (address, _) in self.listening() {
+            remove_socket_file(&address);
+        }
         self.tell_all(|| Command::Drain { deadline });
         for worker in &self.workers {
             if let Some(thread) = worker.thread.lock().take() {
                 // A worker that panicked has said so on standard error.
                 let _ = thread.join();
-            }
-        }
-        for (address, _) in self.listening() {
-            if let Address::Unix(path) = address {
-                // Somebody may have removed it already.
-                let _ = std::fs::remove_file(path);
             }
         }
     }
@@ -250,6 +248,15 @@ impl Server {
             // As above.
             let _ = worker.commands.send(command());
         }
+    }
+}
+
+/// Takes a Unix-domain socket's file away, while it is certainly the server's own: once nobody
+/// listens on it, the next server may put its own there.
+fn remove_socket_file(address: &Address) {
+    if let Address::Unix(path) = address {
+        // Somebody may have removed it already.
+        let _ = std::fs::remove_file(path);
     }
 }
 

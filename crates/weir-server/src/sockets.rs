@@ -4,11 +4,16 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use weir_config::Address;
-use weir_net::{bind_tcp, bind_unix, local_address, probe_tcp};
+use weir_net::{bind_tcp, bind_unix, local_address, probe_tcp, remove_stale_unix};
 
 use crate::error::StartError;
+
+/// Mode of a site's socket: whoever can reach it may connect, as anybody may to a port. Its
+/// directory says who can reach it.
+const PUBLIC: u32 = 0o666;
 
 /// One listening address, bound once for each worker.
 pub(crate) struct Bound {
@@ -27,7 +32,7 @@ impl Bound {
     pub(crate) fn bind(address: &Address, workers: usize) -> Result<Bound, StartError> {
         let bound = match address {
             Address::Tcp(tcp) => bind_tcp_for_all(*tcp, workers),
-            Address::Unix(path) => bind_unix(path).and_then(|fd| {
+            Address::Unix(path) => bind_socket_file(path, PUBLIC).and_then(|fd| {
                 let copies = (1..workers).map(|_| fd.try_clone()).collect::<io::Result<Vec<_>>>();
                 let mut descriptors = copies?;
                 descriptors.push(fd);
@@ -38,6 +43,14 @@ impl Bound {
             bound.map_err(|source| StartError::Bind { address: address.clone(), source })?;
         Ok(Bound { address: address.clone(), local, descriptors })
     }
+}
+
+/// Binds a Unix-domain socket, also where a server that crashed has left one.
+pub(crate) fn bind_socket_file(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    if remove_stale_unix(path)? {
+        tracing::info!(path = %path.display(), "replacing a socket that nobody listens on");
+    }
+    bind_unix(path, mode)
 }
 
 fn bind_tcp_for_all(

@@ -67,9 +67,10 @@ pub(crate) fn serve(
     let admin_address = admin.as_ref().map(|(address, admin)| {
         admin.local_address().map_or_else(|| address.to_string(), |local| local.to_string())
     });
-    if let Some((_, admin)) = admin {
+    let admin_file = admin.and_then(|(address, admin)| {
         runtime.spawn(admin.serve(Arc::clone(&server), Arc::clone(&reload)));
-    }
+        if let Address::Unix(path) = address { Some(path) } else { None }
+    });
     announce(&Listening { urls: urls(&server), admin: admin_address });
     runtime.spawn(watch_files(Arc::clone(&server), Arc::clone(&reload), settings.origin));
     runtime.block_on(async {
@@ -82,6 +83,10 @@ pub(crate) fn serve(
             tracing::error!(%cause, "the drain was cut short");
         }
     });
+    if let Some(path) = admin_file {
+        // Without its user's right to do so it stays, and the next server replaces it.
+        let _ = std::fs::remove_file(path);
+    }
     tracing::info!("stopped");
     Ok(())
 }

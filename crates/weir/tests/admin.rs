@@ -387,8 +387,11 @@ fn a_unix_socket_is_for_its_owner() {
     let mut second = second.unwrap();
     let served = wait_for(PATIENCE, || client::get(address, "a", "/").ok());
     let status = command(weir.directory(), &["status", "--admin", &admin]);
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&second), Signal::TERM);
+    let ended = wait_for(PATIENCE, || second.try_wait().unwrap());
     second.kill().unwrap();
-    second.wait().unwrap();
     assert_eq!(served.expect("the second serves").body, b"x");
     assert!(status.status.success(), "{status:?}");
+    assert!(ended.expect("the second ends").success());
+    assert!(!socket.exists(), "a stop takes it away");
 }

@@ -6,11 +6,12 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use common::client;
 use common::origin::{self, Origin};
-use common::server::Weir;
+use common::server::{Weir, command};
 use common::{PATIENCE, wait_for};
 
 #[test]
@@ -147,6 +148,57 @@ fn a_site_may_listen_on_a_unix_socket() {
     stream.read_to_string(&mut response).unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     assert!(response.ends_with("\r\n\r\nhello"), "{response}");
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o666, "open to all, as a port is");
     assert!(weir.stop().success());
     assert!(!socket.exists(), "the next server finds its place free");
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_and_nothing_else_is() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let socket = directory.path().join("site.sock");
+    let config = |path: &std::path::Path| {
+        format!(
+            "server {{ workers 1; admin \"off\"; }}\n\
+             site \"*\" {{ listen \"unix:{}\"; route \"/*\" {{ respond \"hello\"; }}; }}\n",
+            path.display()
+        )
+    };
+    drop(UnixListener::bind(&socket).unwrap());
+    let weir = Weir::run_in(directory, &config(&socket), &[]);
+    let connected = wait_for(PATIENCE, || UnixStream::connect(&socket).ok());
+    assert!(connected.is_some());
+    assert!(weir.log().contains("replacing a socket that nobody listens on"), "{}", weir.log());
+    // Neither one that is in use nor what is no socket at all.
+    let file = weir.directory().join("precious");
+    std::fs::write(&file, "precious").unwrap();
+    for (path, reason) in [(&socket, "a server listens there"), (&file, "is not a socket")] {
+        std::fs::write(weir.directory().join("second.kdl"), config(path)).unwrap();
+        let output = command(weir.directory(), &["run", "second.kdl"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(reason), "{said}");
+        assert!(said.contains(&*path.to_string_lossy()), "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    assert!(UnixStream::connect(&socket).is_ok());
+}
+
+#[test]
+fn a_reload_takes_a_socket_away() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let (socket, address) = (directory.path().join("site.sock"), common::free_address());
+    let config = |listen: &str| {
+        format!(
+            "server {{ workers 1; admin \"off\"; }}\n\
+             site \"*\" {{ listen \"{address}\"; {listen} route \"/*\" {{ respond \"hello\"; }}; }}\n"
+        )
+    };
+    let both = config(&format!("listen \"unix:{}\";", socket.display()));
+    let weir = Weir::run_in(directory, &both, &[address]);
+    assert!(socket.exists());
+    std::fs::write(weir.directory().join("weir.kdl"), config("")).unwrap();
+    weir.signal(rustix::process::Signal::HUP);
+    let gone = wait_for(PATIENCE, || (!socket.exists()).then_some(()));
+    assert!(gone.is_some(), "{}", weir.log());
 }

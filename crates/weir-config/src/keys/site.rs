@@ -15,7 +15,8 @@ pub(crate) const SITE: &[Key] = &[
             Kind::Text(&LISTEN_ADDRESS),
             Required,
             "IP address and port. Without an IP address (`\":8080\"`): all interfaces, IPv6 and \
-             IPv4. Port 0 lets the system choose.",
+             IPv4. Port 0 lets the system choose. A Unix socket is open to every user who can \
+             reach its directory (mode 0666).",
         )],
         properties: &[
             slot(

@@ -8,7 +8,6 @@ mod status;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use weir_config::Address;
-use weir_net::bind_unix;
 
+use crate::sockets::bind_socket_file;
 use crate::{Server, StartError};
 
 /// Admin connections served at once; more wait in the accept queue.
@@ -128,7 +127,6 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Only the server's own user may connect.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    let listener = std::os::unix::net::UnixListener::from(bind_unix(path)?);
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    UnixListener::from_std(listener)
+    let listener = bind_socket_file(path, 0o600)?;
+    UnixListener::from_std(std::os::unix::net::UnixListener::from(listener))
 }
