@@ -187,18 +187,19 @@ fn a_socket_left_behind_is_replaced_and_nothing_else_is() {
 #[test]
 fn a_reload_takes_a_socket_away() {
     let directory = tempfile::TempDir::new().unwrap();
-    let (socket, address) = (directory.path().join("site.sock"), common::free_address());
+    let socket = directory.path().join("site.sock");
+    let [address, admin] = [(); 2].map(|()| common::free_address());
     let config = |listen: &str| {
         format!(
-            "server {{ workers 1; admin \"off\"; }}\n\
+            "server {{ workers 1; admin \"{admin}\"; }}\n\
              site \"*\" {{ listen \"{address}\"; {listen} route \"/*\" {{ respond \"hello\"; }}; }}\n"
         )
     };
     let both = config(&format!("listen \"unix:{}\";", socket.display()));
-    let weir = Weir::run_in(directory, &both, &[address]);
+    let weir = Weir::run_in(directory, &both, &[address, admin]);
     assert!(socket.exists());
     std::fs::write(weir.directory().join("weir.kdl"), config("")).unwrap();
-    weir.signal(rustix::process::Signal::HUP);
-    let gone = wait_for(PATIENCE, || (!socket.exists()).then_some(()));
-    assert!(gone.is_some(), "{}", weir.log());
+    let reload = command(weir.directory(), &["reload", "--admin", &admin.to_string()]);
+    assert!(reload.status.success(), "{reload:?}");
+    assert!(!socket.exists());
 }
