@@ -3,7 +3,7 @@
 
 use std::fs::{File, Permissions};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
@@ -24,7 +24,7 @@ const DEFER_ACCEPT: Duration = Duration::from_secs(5);
 /// # Errors
 /// What the system says: the address is in use, not local, or privileged.
 pub fn bind_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let (socket, address) = open_tcp(address)?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
@@ -89,12 +89,28 @@ pub fn remove_stale_unix(path: &Path) -> io::Result<bool> {
 /// # Errors
 /// `AddrInUse` or what else the system says.
 pub fn probe_tcp(address: SocketAddr) -> io::Result<()> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let (socket, address) = open_tcp(address)?;
     socket.set_reuse_address(true)?;
     if let IpAddr::V6(ip) = address.ip() {
         socket.set_only_v6(!ip.is_unspecified())?;
     }
     socket.bind(&address.into())
+}
+
+/// A socket for an address, and the address to bind it to.
+fn open_tcp(address: SocketAddr) -> io::Result<(Socket, SocketAddr)> {
+    let open = |address| {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        Ok((socket, address))
+    };
+    open(address).or_else(|e| open(instead(address, &e).ok_or(e)?))
+}
+
+/// All interfaces, `[::]`, are those of IPv4 on a machine whose kernel has no IPv6.
+fn instead(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let is_any = address.is_ipv6() && address.ip().is_unspecified();
+    let lacks = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+    (is_any && lacks).then(|| (Ipv4Addr::UNSPECIFIED, address.port()).into())
 }
 
 /// The address a TCP listener is bound to, with the port the kernel chose for port 0.
@@ -204,4 +220,22 @@ fn defer_accept(socket: &Socket) {
             length,
         )
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_ipv6_all_interfaces_are_those_of_ipv4() {
+        let check = |address: &str, errno: i32, expect: Option<&str>| {
+            let got = instead(address.parse().unwrap(), &io::Error::from_raw_os_error(errno));
+            assert_eq!(got, expect.map(|address| address.parse().unwrap()), "{address} {errno}");
+        };
+        check("[::]:80", libc::EAFNOSUPPORT, Some("0.0.0.0:80"));
+        check("[::]:80", libc::EADDRINUSE, None);
+        check("[::]:80", libc::EACCES, None);
+        check("[::1]:80", libc::EAFNOSUPPORT, None);
+        check("0.0.0.0:80", libc::EAFNOSUPPORT, None);
+    }
 }
