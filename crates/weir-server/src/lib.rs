@@ -11,6 +11,7 @@ mod metrics;
 mod pipeline;
 mod record;
 mod router;
+mod seldom;
 mod server;
 mod shared;
 mod sockets;

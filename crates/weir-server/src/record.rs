@@ -12,6 +12,7 @@ use crate::access_log::{Entry, Remembered};
 use crate::connection::Connection;
 use crate::live::{Route, SiteInfo};
 use crate::metrics::CacheResult;
+use crate::seldom::Seldom;
 
 /// The account of one request.
 pub(crate) struct Record {
@@ -112,8 +113,10 @@ impl Record {
     /// The body failed on the server's side.
     pub(crate) fn torn(&mut self, error: &(dyn Error + Send + Sync)) {
         self.torn = true;
+        static TORN: Seldom = Seldom::new();
+        let Some(unsaid) = TORN.may_warn() else { return };
         let (site, route) = self.names();
-        tracing::warn!(site, route, cause = %error, "response body torn");
+        tracing::warn!(site, route, cause = %error, unsaid, "response body torn");
     }
 
     fn names(&self) -> (&str, &str) {

@@ -72,6 +72,25 @@ fn front(origin: SocketAddr, lines: &str) -> (Weir, SocketAddr) {
     Weir::front(&upstream, &format!("route \"/*\" {{ proxy \"app\"; {lines}; }}"))
 }
 
+#[test]
+fn an_origin_that_fails_each_time_does_not_fill_the_log() {
+    const REQUESTS: usize = 60;
+    for lines in ["", "cache \"off\""] {
+        let sick = sick(Arc::new(|stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort");
+        }));
+        let (weir, address) = front(sick.address, lines);
+        let begin = Instant::now();
+        for n in 0..REQUESTS {
+            let _ = Client::connect(address).unwrap().ask("GET", &format!("/{n}"), &[]);
+        }
+        let (log, seconds) = (weir.log(), begin.elapsed().as_secs() as usize);
+        assert!(log.contains(CUT) && log.contains("response body torn"), "{lines}: {log}");
+        let warnings = log.lines().filter(|line| line.contains(" WARN ")).count();
+        assert!(warnings <= 5 * (seconds + 1), "{lines}: {warnings} in {seconds} s:\n{log}");
+    }
+}
+
 fn seen(got: &std::io::Result<Response>) -> Expect {
     match got {
         Ok(response) if response.status == 200 => {

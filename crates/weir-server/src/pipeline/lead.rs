@@ -17,6 +17,7 @@ use super::refuse::Refusal;
 use super::{forward, reply};
 use crate::connection::Connection;
 use crate::live::{Route, Source};
+use crate::seldom::Seldom;
 use crate::shared::coarse_unix_ms;
 
 /// What leads: the request that goes to the origin for all that wait.
@@ -249,11 +250,14 @@ async fn pump(leading: &Leading, mut writer: FillWriter, body: &mut ResponseBody
 }
 
 fn report(leading: &Leading, cause: &str) {
+    static INCOMPLETE: Seldom = Seldom::new();
+    let Some(unsaid) = INCOMPLETE.may_warn() else { return };
     tracing::warn!(
         site = leading.route.site.name,
         route = leading.route.metrics.route,
         path = leading.target.path,
         cause,
+        unsaid,
         "an origin's response is not complete and was not stored"
     );
 }
