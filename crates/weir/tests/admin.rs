@@ -262,8 +262,10 @@ fn a_purge_takes_what_it_names_and_nothing_else() {
         (json!({ "site": "c.example" }), 404, "a.example"),
         (json!({ "url": "/x" }), 404, "http://"),
         (json!({ "url": "http://c.example/" }), 404, "c.example"),
-        (json!({ "what": 1 }), 400, ""),
-        (json!({}), 400, ""),
+        (json!({ "what": 1 }), 400, "unknown field `what`, expected one of `url`, `site`, `all`"),
+        (json!({}), 400, "expected one of \"url\", \"site\" and \"all\", as in {"),
+        (json!({ "url": url, "all": true }), 400, "expected one of \"url\""),
+        (json!({ "site": 1 }), 400, "expected a string"),
         (json!({ "all": false }), 404, "all"),
     ] {
         let (got, answer) = purge(body.clone());

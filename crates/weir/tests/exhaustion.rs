@@ -82,6 +82,8 @@ fn descriptors() {
     };
     assert!(wait_for(PATIENCE, || all_work().then_some(())).is_some());
 
+    let mut reader = Client::connect(address).unwrap();
+    reader.send(b"GET /files/page HTTP/1.1\r\nHost: a\r\nX: ").unwrap();
     // Each has sent half a request, so that none may be closed to make room.
     let mut greedy: Vec<Client> = Vec::new();
     for _ in 0..200 {
@@ -92,6 +94,15 @@ fn descriptors() {
     let said = wait_for(PATIENCE, || weir.log().contains("open files").then_some(()));
     assert!(said.is_some(), "the log says nothing:\n{}", weir.log());
     assert!(weir.child.try_wait().unwrap().is_none(), "the server has ended");
+    // Longer than a root's descriptor is used without opening it anew.
+    thread::sleep(Duration::from_millis(700));
+    reader.send(b"y\r\n\r\n").unwrap();
+    assert_eq!(reader.response("GET").unwrap().status, 503);
+    let (log, root) = (weir.log(), files.path().display().to_string());
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&root)).collect();
+    assert!(matches!(lines[..], [line] if line.contains("open files")), "said once: {lines:#?}");
+    assert!(!log.contains("lost"), "the root is where it was:\n{log}");
+    drop(reader);
     // Those who are in get their answers, those who wait get theirs when others leave.
     for client in &mut greedy {
         client.send(b"y\r\nConnection: close\r\n\r\n").unwrap();
@@ -239,6 +250,9 @@ fn a_file_that_shrinks() {
         }
         if lines.contains("off") {
             weir.wait_for_log("response body torn");
+            let log = weir.log();
+            let torn = log.lines().find(|line| line.contains("torn")).unwrap();
+            assert!(torn.contains(&*path.to_string_lossy()), "{torn}");
         }
         let next = client::get(address, "a", "/large").unwrap();
         assert_eq!((next.status, next.body.len()), (200, 2 << 20), "{lines}");

@@ -123,7 +123,7 @@ impl OpenFile {
     /// If the range does not lie within `0..len`.
     pub fn stream(&self, range: Range<u64>) -> FileStream {
         assert!(range.start <= range.end && range.end <= self.len, "range beyond the file");
-        FileStream::new(Arc::clone(&self.file), self.facts, range)
+        FileStream::new(Arc::clone(&self.file), self.full_path(), self.facts, range)
     }
 
     /// Tells the kernel that its cached copy of the file is not needed any more, because ours

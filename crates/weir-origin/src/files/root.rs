@@ -253,11 +253,14 @@ impl FileRoot {
                 Ok(directory)
             }
             Err(errno) => {
-                if opened.directory.take().is_some() {
+                let error = FilesError::from_errno(errno, || self.inner.path.clone());
+                // One that cannot be opened for lack of descriptors may be there all the same.
+                let is_lost = !matches!(error, FilesError::Unavailable { .. });
+                if is_lost && opened.directory.take().is_some() {
                     let error = io::Error::from(errno);
                     tracing::error!(root = %self.inner.path.display(), %error, "files root lost");
                 }
-                Err(FilesError::from_errno(errno, || self.inner.path.clone()))
+                Err(error)
             }
         }
     }

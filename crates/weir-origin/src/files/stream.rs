@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -29,6 +30,8 @@ use super::{PIECE_BYTES, PIECES_IN_FLIGHT_MAX};
 #[derive(Debug)]
 pub struct FileStream {
     file: Arc<OwnedFd>,
+    /// For messages.
+    path: PathBuf,
     facts: Facts,
     /// Bytes whose reading has not begun.
     unread: Range<u64>,
@@ -38,9 +41,15 @@ pub struct FileStream {
 }
 
 impl FileStream {
-    pub(super) fn new(file: Arc<OwnedFd>, facts: Facts, range: Range<u64>) -> FileStream {
+    pub(super) fn new(
+        file: Arc<OwnedFd>,
+        path: PathBuf,
+        facts: Facts,
+        range: Range<u64>,
+    ) -> FileStream {
         FileStream {
             file,
+            path,
             facts,
             remaining: range.end - range.start,
             unread: range,
@@ -90,7 +99,9 @@ impl Stream for FileStream {
             Ok(bytes) => this.remaining -= bytes.len() as u64,
             Err(_) => this.stop(),
         }
-        Poll::Ready(Some(piece))
+        let at_path =
+            |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", this.path.display()));
+        Poll::Ready(Some(piece.map_err(at_path)))
     }
 }
 

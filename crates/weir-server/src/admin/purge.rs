@@ -13,17 +13,14 @@ use std::sync::Arc;
 
 /// What to purge.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(try_from = "Body")]
 pub(super) struct Purge {
-    #[serde(flatten)]
     what: What,
     /// Make stale instead of removing: a response may then still be served where stale ones may.
-    #[serde(default)]
     soft: bool,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug)]
 enum What {
     /// All variants of one URL, both schemes.
     Url(String),
@@ -31,6 +28,34 @@ enum What {
     Site(String),
     /// Everything.
     All(bool),
+}
+
+/// A purge as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    url: Option<String>,
+    site: Option<String>,
+    all: Option<bool>,
+    #[serde(default)]
+    soft: bool,
+}
+
+impl TryFrom<Body> for Purge {
+    type Error = &'static str;
+
+    fn try_from(body: Body) -> Result<Purge, &'static str> {
+        let what = match (body.url, body.site, body.all) {
+            (Some(url), None, None) => What::Url(url),
+            (None, Some(site), None) => What::Site(site),
+            (None, None, Some(all)) => What::All(all),
+            _ => {
+                return Err("expected one of \"url\", \"site\" and \"all\", \
+                            as in {\"url\": \"http://shop.example/a.png\"}");
+            }
+        };
+        Ok(Purge { what, soft: body.soft })
+    }
 }
 
 /// What was purged.

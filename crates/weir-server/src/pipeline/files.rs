@@ -330,7 +330,9 @@ fn simple(ask: Ask, status: StatusCode, headers: HeaderMap) -> Response<ReplyBod
 
 fn failed(error: &FilesError) -> Refusal {
     let refusal = refusal(error.status());
-    if matches!(refusal, Refusal::Source(..)) {
+    // What the system refused was logged where it was met.
+    let is_logged = matches!(error, FilesError::Unavailable { .. } | FilesError::Io { .. });
+    if matches!(refusal, Refusal::Source(..)) && !is_logged {
         tracing::error!(cause = %error, "cannot serve a file");
     }
     refusal
