@@ -15,6 +15,7 @@ pub mod host;
 mod malformed;
 pub mod negotiate;
 pub mod path;
+pub mod plain;
 pub mod range;
 pub mod request;
 mod syntax;

@@ -208,6 +208,11 @@ impl Socket {
             && self.deferral.swap(Deferral::Off as u8, Relaxed) == Deferral::Deferred as u8
     }
 
+    /// Takes the promise back, before anybody polls the stream who has not made it.
+    pub fn forbid_deferral(&self) {
+        self.deferral.store(Deferral::Off as u8, Relaxed);
+    }
+
     pub(crate) fn defer_read(&self) -> bool {
         let allowed = self.deferral.load(Relaxed) != Deferral::Off as u8;
         if allowed {
@@ -284,7 +289,7 @@ impl Socket {
 
     /// Whether nothing is being served, received or sent. A response that has been handed over may
     /// still wait for room in the send buffer, or for the event loop to tell that there is some.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.phase() == Phase::Idle && self.write_blocked_since() == 0
     }
 

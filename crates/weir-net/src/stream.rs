@@ -64,8 +64,8 @@ impl Stream {
     }
 
     /// Puts bytes back in front of what will be read next.
-    pub fn unread(&mut self, bytes: Vec<u8>) {
-        debug_assert!(self.unread_start == self.unread.len(), "bytes put back twice");
+    pub fn unread(&mut self, mut bytes: Vec<u8>) {
+        bytes.extend_from_slice(&self.unread[self.unread_start..]);
         self.unread = bytes;
         self.unread_start = 0;
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use weir_http::forward::client_address;
 use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
 
 use crate::body::ReplyBody;
+use crate::fast_lane::{self, Lane};
 use crate::pipeline;
 use crate::record;
 use crate::stall::WatchedBody;
@@ -36,6 +37,39 @@ pub(crate) struct Connection {
     pub(crate) tls: bool,
     /// Which listener accepted it; see [`crate::shared::Shared::listener_number`].
     pub(crate) listener: usize,
+    /// Requests in a row that the fast lane might have answered.
+    plain_hits: AtomicU8,
+    /// How many of them it takes to go back there.
+    plain_hits_wanted: AtomicU8,
+}
+
+/// A connection whose last requests with hyper were this many plain hits goes back to the fast
+/// lane: setting hyper up again is paid for by then. Twice as many each time it was in vain.
+const PLAIN_HITS: u8 = 2;
+
+impl Connection {
+    /// Takes note of whether the fast lane could have answered a request.
+    pub(crate) fn note_plain_hit(&self, plain: bool) {
+        let hits = if plain { self.plain_hits.load(Relaxed).saturating_add(1) } else { 0 };
+        self.plain_hits.store(hits, Relaxed);
+    }
+
+    /// Whether the connection should go back to the fast lane, and can: nothing is being served,
+    /// and all that was said has left.
+    fn is_for_fast_lane(&self) -> bool {
+        self.plain_hits.load(Relaxed) >= self.plain_hits_wanted.load(Relaxed)
+            && self.socket.is_idle()
+    }
+
+    /// Takes note of whether it was worth while to go to the fast lane.
+    fn leave_fast_lane(&self, has_answered: bool) {
+        let wanted = match has_answered {
+            true => PLAIN_HITS,
+            false => self.plain_hits_wanted.load(Relaxed).saturating_mul(2),
+        };
+        self.plain_hits_wanted.store(wanted, Relaxed);
+        self.plain_hits.store(0, Relaxed);
+    }
 }
 
 impl Connection {
@@ -91,6 +125,8 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             port,
             tls,
             listener,
+            plain_hits: AtomicU8::new(0),
+            plain_hits_wanted: AtomicU8::new(PLAIN_HITS),
         })
     };
     match &sites.tls {
@@ -111,6 +147,10 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
 /// What serves HTTP is boxed, so that a connection that rests is small.
 async fn serve_cleartext(mut stream: Stream, connection: Arc<Connection>) {
     loop {
+        match fast_lane::serve(&mut stream, &connection).await {
+            Lane::Ended => return,
+            Lane::HandedOver { has_answered } => connection.leave_fast_lane(has_answered),
+        }
         match detect(&mut stream).await {
             Ok(Some(Protocol::Http1)) => {
                 let Some((rested, unread)) =
@@ -150,8 +190,9 @@ async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connec
     }
 }
 
-/// Serves until the connection ends, or until it has been idle for so long that it should rest:
-/// then the stream comes back, with what of the next request has been read from it already.
+/// Serves until the connection ends, or until it should go back to the fast lane, because its
+/// requests are such again or because it has been idle for so long that it should rest: then the
+/// stream comes back, with what of the next request has been read from it already.
 async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Stream, Bytes)> {
     let worker = Arc::clone(&connection.worker);
     let socket = Arc::clone(&connection.socket);
@@ -162,6 +203,7 @@ async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Str
         loop {
             match Pin::new(&mut http).poll(cx) {
                 Poll::Ready(result) => return Poll::Ready(Some(result)),
+                Poll::Pending if connection.is_for_fast_lane() => return Poll::Ready(None),
                 Poll::Pending if socket.take_deferred() => {}
                 Poll::Pending => return socket.poll_rest(cx).map(|()| None),
             }
@@ -171,6 +213,7 @@ async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Str
         finish(&connection, result);
         return None;
     }
+    socket.forbid_deferral();
     let parts = http.into_parts()?;
     Some((parts.io.into_inner(), parts.read_buf))
 }

@@ -6,6 +6,7 @@ pub mod admin;
 mod body;
 mod connection;
 mod error;
+mod fast_lane;
 mod live;
 mod metrics;
 mod pipeline;

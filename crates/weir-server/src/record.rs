@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Method, Uri, Version};
+use weir_http::plain::PlainGet;
 
 use crate::access_log::{Entry, Remembered};
 use crate::connection::Connection;
@@ -70,6 +71,14 @@ impl Record {
         if route.site.log.is_some() {
             self.client = self.connection.client_of(headers);
             self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
+        }
+        self.route = Some(Arc::clone(route));
+    }
+
+    /// The same for a plain request of HTTP/1.1.
+    pub(crate) fn set_plain_route(&mut self, route: &Arc<Route>, request: &PlainGet<'_>) {
+        if route.site.log.is_some() {
+            self.remembered = Some(Box::new(Remembered::of_plain(request)));
         }
         self.route = Some(Arc::clone(route));
     }

@@ -74,6 +74,27 @@ impl Cache {
         counter.fetch_add(1, Relaxed);
         found
     }
+
+    /// Finds a response that may be sent as it is and that the caller can use. Anything else counts
+    /// for nothing: the caller goes on to [`Cache::lookup`].
+    pub fn fresh(
+        &self,
+        key: &KeyRef<'_>,
+        request: &HeaderMap,
+        now_ms: u64,
+        is_usable: impl FnOnce(&Object) -> bool,
+    ) -> Option<Arc<Object>> {
+        let hash = self.inner.hash(key);
+        let directives = RequestDirectives::default();
+        match self.inner.find(hash, key, request, &directives, now_ms) {
+            Lookup::Fresh(object) if is_usable(&object) => {
+                self.inner.ranking.touch(&object.usage, now_ms);
+                self.inner.shard(hash).counters.hits.fetch_add(1, Relaxed);
+                Some(object)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Inner {

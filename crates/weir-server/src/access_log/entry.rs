@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, Method, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+use weir_http::plain::PlainGet;
 
 /// What is logged of one request.
 #[derive(Debug)]
@@ -47,6 +48,20 @@ impl Remembered {
             host: headers.get(http::header::HOST).cloned(),
             referer: headers.get(http::header::REFERER).cloned(),
             user_agent: headers.get(http::header::USER_AGENT).cloned(),
+        }
+    }
+
+    pub(crate) fn of_plain(request: &PlainGet<'_>) -> Self {
+        // What was parsed as a target and a value is one; if not, the line does without.
+        let value = |bytes: Option<&[u8]>| HeaderValue::from_bytes(bytes?).ok();
+        Remembered {
+            at: SystemTime::now(),
+            method: Method::GET,
+            uri: request.target.parse().unwrap_or_default(),
+            version: Version::HTTP_11,
+            host: value(Some(request.authority)),
+            referer: value(request.referer),
+            user_agent: value(request.user_agent),
         }
     }
 }

@@ -72,6 +72,8 @@ pub(crate) struct RouteMetrics {
 #[repr(align(64))]
 struct Shard {
     requests: [[AtomicU64; CacheResult::ALL.len()]; STATUS_SLOTS],
+    /// Of the requests, those answered without hyper.
+    fast: AtomicU64,
     body_bytes: AtomicU64,
     duration: Histogram,
 }
@@ -80,6 +82,7 @@ impl RouteMetrics {
     fn new(site: &str, route: &str, workers: usize) -> RouteMetrics {
         let shard = || Shard {
             requests: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
+            fast: AtomicU64::new(0),
             body_bytes: AtomicU64::new(0),
             duration: Histogram::new(),
         };
@@ -104,6 +107,16 @@ impl RouteMetrics {
         shard.requests[slot(status)][cache as usize].fetch_add(1, Relaxed);
         shard.body_bytes.fetch_add(body_bytes, Relaxed);
         shard.duration.record(took);
+    }
+
+    /// Counts a request that the fast lane answers; that it was answered is counted by itself.
+    #[inline]
+    pub(crate) fn count_fast(&self, worker: usize) {
+        self.shards[worker % self.shards.len()].fast.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn fast(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.fast.load(Relaxed)).sum()
     }
 
     /// Requests by (status label, cache result), without the zeros.

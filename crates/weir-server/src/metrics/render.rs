@@ -82,6 +82,15 @@ fn routes(page: &mut Page, shared: &Shared) {
         }
     }
     page.family(
+        "weir_fast_lane_requests_total",
+        "counter",
+        "Requests answered on the fast lane: plain ones of HTTP/1.1 for what is stored.",
+    );
+    for route in &all {
+        let labels = [("site", route.site.as_str()), ("route", &route.route)];
+        page.sample("weir_fast_lane_requests_total", &labels, route.fast());
+    }
+    page.family(
         "weir_response_body_bytes_total",
         "counter",
         "Bytes of response bodies handed over, without framing.",

@@ -1,6 +1,6 @@
 //! Stage 2: may the request run? For now the size of its body decides.
 
-use http::request::Parts;
+use http::Method;
 use weir_http::request::Framing;
 
 use super::refuse::Refusal;
@@ -10,13 +10,13 @@ use crate::live::Route;
 ///
 /// # Errors
 /// The refusal to answer with.
-pub(super) fn admit(route: &Route, head: &Parts, framing: Framing) -> Result<(), Refusal> {
+pub(super) fn admit(route: &Route, method: &Method, framing: Framing) -> Result<(), Refusal> {
     if let Framing::Length(length) = framing
         && length > route.body_size_max
     {
         return Err(Refusal::BodyTooLarge);
     }
-    if head.method == http::Method::TRACE {
+    if *method == Method::TRACE {
         // RFC 9110 §9.3.8: echoing a request's fields tells scripts what they must not know.
         return Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS, POST, PUT, DELETE, PATCH"));
     }

@@ -1,7 +1,11 @@
 //! Stage 4, first half: the key of a request, and what the cache has under it.
 
-use http::Method;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap};
 use http::request::Parts;
+use http::{Method, StatusCode};
 use weir_cache::policy::StaleBecause;
 use weir_cache::{KeyRef, Lookup, Object, PurgeMode, RequestDirectives, Stale};
 use weir_http::cache_status::Forward;
@@ -11,7 +15,6 @@ use super::Target;
 use super::route::Routed;
 use crate::connection::Connection;
 use crate::live::{FilesSource, Route, Source};
-use std::sync::Arc;
 
 /// Tells the two schemes' keys apart: an origin may redirect one to the other.
 const TLS_SCOPE: u64 = 1 << 63;
@@ -86,23 +89,23 @@ fn look_up_file(
         return Found::Missed(Missed { accepted, ..Missed::bypass(Forward::Bypass) });
     }
     let cache = &connection.worker.shared.cache;
+    let asked = routed.asked(&head.uri);
+    let path_and_query = asked.path_and_query(route);
     let find = |accepted| {
-        let scope = scope(route, connection.tls, accepted);
-        let authority = key_authority(route, routed.host_name());
-        let key = KeyRef { scope, authority, path_and_query: routed.path.as_str() };
+        let key = asked.key(connection, route, accepted, &path_and_query);
         // A file's stamp knows better than any wish of the request.
         let found = cache.lookup(&key, &head.headers, &RequestDirectives::default(), now_ms);
-        if let Lookup::Fresh(object) = &found
-            && !object.stamp().is_none_or(|stamp| stamp.is_current())
-        {
-            cache.purge(&key, PurgeMode::Remove);
-            return Lookup::Miss;
+        match found {
+            Lookup::Fresh(object) if !is_current(&object) => {
+                cache.purge(&key, PurgeMode::Remove);
+                Lookup::Miss
+            }
+            found => found,
         }
-        found
     };
     let plain = find(Accepted::default());
     if let Lookup::Fresh(object) = &plain
-        && !object.headers().contains_key(http::header::VARY)
+        && !object.headers().contains_key(header::VARY)
     {
         return Found::Fresh(Arc::clone(object));
     }
@@ -121,6 +124,63 @@ fn look_up_file(
         directives: RequestDirectives::default(),
         accepted,
     })
+}
+
+/// What a request asks for, as keys need it.
+pub(super) struct Asked<'a> {
+    pub(super) host: &'a str,
+    pub(super) path: &'a str,
+    pub(super) query: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    /// A file is the same whatever is asked about it.
+    fn path_and_query(&self, route: &Route) -> Cow<'a, str> {
+        match self.query.filter(|_| !matches!(route.source, Source::Files(_))) {
+            None => Cow::Borrowed(self.path),
+            Some(query) => Cow::Owned(format!("{}?{query}", self.path)),
+        }
+    }
+
+    fn key<'k>(
+        &self,
+        connection: &Connection,
+        route: &Route,
+        accepted: Accepted,
+        path_and_query: &'k str,
+    ) -> KeyRef<'k>
+    where
+        'a: 'k,
+    {
+        let scope = scope(route, connection.tls, accepted);
+        KeyRef { scope, authority: key_authority(route, self.host), path_and_query }
+    }
+}
+
+/// A stored response that is the answer to a GET whatever other fields the request has.
+pub(super) fn plain_hit(
+    connection: &Connection,
+    route: &Route,
+    asked: &Asked<'_>,
+    now_ms: u64,
+) -> Option<Arc<Object>> {
+    if !route.cache.enabled {
+        return None;
+    }
+    let cache = &connection.worker.shared.cache;
+    let path_and_query = asked.path_and_query(route);
+    let key = asked.key(connection, route, Accepted::default(), &path_and_query);
+    cache.fresh(&key, &HeaderMap::new(), now_ms, |object| is_plain(object) && is_current(object))
+}
+
+/// Whether a stored response is the same for every plain request.
+pub(super) fn is_plain(object: &Object) -> bool {
+    object.status() == StatusCode::OK && !object.headers().contains_key(header::VARY)
+}
+
+/// Whether a stored file is still what the disk has; an origin's response has a lifetime instead.
+fn is_current(object: &Object) -> bool {
+    object.stamp().is_none_or(|stamp| stamp.is_current())
 }
 
 fn accepted(files: &FilesSource, head: &Parts) -> Accepted {
@@ -144,18 +204,11 @@ fn look_up_response(
         true => RequestDirectives::of(&head.headers),
         false => RequestDirectives::default(),
     };
-    let scope = scope(route, connection.tls, Accepted::default());
-    let with_query;
-    let path_and_query = match head.uri.query() {
-        None => routed.path.as_str(),
-        Some(query) => {
-            with_query = format!("{}?{query}", routed.path.as_str());
-            &with_query
-        }
-    };
-    let key = KeyRef { scope, authority: routed.host_name(), path_and_query };
-    let cache = &connection.worker.shared.cache;
-    let found = cache.lookup(&key, &head.headers, &directives, now_ms);
+    let asked = routed.asked(&head.uri);
+    let path_and_query = asked.path_and_query(route);
+    let key = asked.key(connection, route, Accepted::default(), &path_and_query);
+    let scope = key.scope;
+    let found = connection.worker.shared.cache.lookup(&key, &head.headers, &directives, now_ms);
     let missed = |stale, forward, pass| {
         let accepted = Accepted::default();
         Found::Missed(Missed { scope: Some(scope), stale, forward, pass, directives, accepted })
@@ -204,8 +257,5 @@ pub(crate) fn key_authority<'a>(route: &Route, host: &'a str) -> &'a str {
 
 /// The path-and-query part of a request's key.
 pub(super) fn key_path(route: &Route, target: &Target, query: Option<&str>) -> String {
-    match query.filter(|_| !matches!(route.source, Source::Files(_))) {
-        None => target.path.clone(),
-        Some(query) => format!("{}?{query}", target.path),
-    }
+    Asked { host: &target.host, path: &target.path, query }.path_and_query(route).into_owned()
 }

@@ -6,6 +6,7 @@
 
 mod admit;
 mod client_body;
+pub(crate) mod fast;
 mod files;
 mod fixed;
 mod forward;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::request::Parts;
-use http::{Request, Response, Version};
+use http::{Method, Request, Response, Version};
 use hyper::body::{Body, Incoming};
 
 use crate::body::ReplyBody;
@@ -87,7 +88,7 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     record.set_route(&route, &head.method, &head.uri, head.version, &head.headers);
 
     // Admit.
-    if let Err(refusal) = admit::admit(&route, &head, routed.framing) {
+    if let Err(refusal) = admit::admit(&route, &head.method, routed.framing) {
         let response = refuse::refuse(refusal, record, &head, Some(&body));
         return unread::reply(response, version, body);
     }
@@ -97,13 +98,18 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     let missed = match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
             let selects = routed.notes.selects;
+            let plain = head.method == Method::GET && version == Version::HTTP_11;
+            connection.note_plain_hit(plain && !selects && look_up::is_plain(&object));
             if routed.notes.closes && version < Version::HTTP_2 {
                 connection.socket.set_last();
             }
             let response = reply::from_cache(record, &route, &mut head, selects, object, now_ms);
             return unread::reply(response, version, body);
         }
-        Found::Missed(missed) => missed,
+        Found::Missed(missed) => {
+            connection.note_plain_hit(false);
+            missed
+        }
     };
 
     // Source.

@@ -49,18 +49,49 @@ pub(super) fn from_cache(
     let mut headers = std::mem::take(&mut request.headers);
     headers.clear();
     copy(object.headers(), &mut headers);
-    match &route.source {
-        Source::Files(_) => {
-            headers.append(CACHE_STATUS, HeaderValue::from_static("weir; hit"));
-        }
-        _ => {
-            headers.insert(header::AGE, HeaderValue::from(object.age_secs(now_ms)));
-            let ttl_ms = object.freshness().fresh_until_ms as i64 - now_ms as i64;
-            headers.insert(CACHE_STATUS, CacheStatus::hit(ttl_ms / 1000).to_value());
-        }
-    }
+    HitFields::of(route, &object, now_ms).set(&mut headers);
     record.cache = CacheResult::Hit;
     assemble(record, route, request, selection, Head { status, headers }, whole)
+}
+
+/// The fields that tell a hit's age and origin. They take the place of stored ones.
+pub(super) struct HitFields {
+    age: Option<HeaderValue>,
+    cache_status: HeaderValue,
+}
+
+impl HitFields {
+    pub(super) fn of(route: &Route, object: &Object, now_ms: u64) -> HitFields {
+        if let Source::Files(_) = &route.source {
+            // A file is as old as it is: it was compared with the disk just now.
+            let cache_status = HeaderValue::from_static("weir; hit");
+            return HitFields { age: None, cache_status };
+        }
+        let ttl_ms = object.freshness().fresh_until_ms as i64 - now_ms as i64;
+        HitFields {
+            age: Some(HeaderValue::from(object.age_secs(now_ms))),
+            cache_status: CacheStatus::hit(ttl_ms / 1000).to_value(),
+        }
+    }
+
+    /// Whether a stored field gives way to one of these.
+    pub(super) fn replace(&self, name: &HeaderName) -> bool {
+        *name == header::AGE || *name == CACHE_STATUS
+    }
+
+    pub(super) fn each(&self, mut field: impl FnMut(&HeaderName, &HeaderValue)) {
+        if let Some(age) = &self.age {
+            field(&header::AGE, age);
+        }
+        field(&CACHE_STATUS, &self.cache_status);
+    }
+
+    pub(super) fn set(self, headers: &mut HeaderMap) {
+        if let Some(age) = self.age {
+            headers.insert(header::AGE, age);
+        }
+        headers.insert(CACHE_STATUS, self.cache_status);
+    }
 }
 
 /// A response from a source.

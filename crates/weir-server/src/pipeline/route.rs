@@ -7,9 +7,10 @@ use weir_http::path::{self, Normalised};
 use weir_http::request::{self, Framing, Notes};
 
 use super::Target;
+use super::look_up::Asked;
 use super::refuse::Refusal;
 use crate::connection::Connection;
-use crate::live::{Live, Route, SiteInfo};
+use crate::live::{Live, Route, Site, SiteInfo};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -47,12 +48,8 @@ pub(super) fn route<'a>(
     head: &'a Parts,
 ) -> Result<Routed<'a>, Unrouted> {
     let valid = request::validate(&head.method, &head.uri, head.version, &head.headers)?;
-    let listener = live.listeners.get(connection.listener).and_then(Option::as_ref);
-    // A listener that a reload took away still serves the connections it accepted, if a site can
-    // be found for them.
-    let listener = listener.ok_or(Refusal::Misdirected)?;
     let name = valid.host.as_ref().map_or("", |host| &host.name);
-    let site = listener.hosts.find(name).ok_or(Refusal::Misdirected)?;
+    let site = site(live, connection, name)?;
     let of_site = |refusal| Unrouted { refusal, site: Some(Arc::clone(&site.info)) };
     let path = match head.uri.path() {
         // OPTIONS for the server as a whole; the root's route knows as much as any.
@@ -73,10 +70,28 @@ pub(super) fn route<'a>(
     })
 }
 
+/// The site that has a host's name, at the listener that accepted the connection.
+pub(super) fn site<'a>(
+    live: &'a Live,
+    connection: &Connection,
+    name: &str,
+) -> Result<&'a Arc<Site>, Refusal> {
+    let listener = live.listeners.get(connection.listener).and_then(Option::as_ref);
+    // A listener that a reload took away still serves the connections it accepted, if a site can
+    // be found for them.
+    let listener = listener.ok_or(Refusal::Misdirected)?;
+    listener.hosts.find(name).ok_or(Refusal::Misdirected)
+}
+
 impl Routed<'_> {
     /// The host's name for keys.
     pub(super) fn host_name(&self) -> &str {
         self.host.as_ref().map_or("", |host| &host.name)
+    }
+
+    /// What is asked for, in the form for keys.
+    pub(super) fn asked<'r>(&'r self, uri: &'r Uri) -> Asked<'r> {
+        Asked { host: self.host_name(), path: self.path.as_str(), query: uri.query() }
     }
 
     /// Lets go of the head.
