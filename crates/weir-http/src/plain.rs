@@ -7,6 +7,7 @@
 
 use std::mem::MaybeUninit;
 
+use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 use httparse::{Header, ParserConfig, Request, Status};
 
 use crate::host::{self, Host};
@@ -16,6 +17,8 @@ const FIELDS_MAX: usize = 32;
 
 /// Longest target of a plain request, in bytes.
 const TARGET_LEN_MAX: usize = 1024;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// A request's head, borrowed from the bytes it arrived in.
 #[derive(Debug)]
@@ -34,8 +37,8 @@ pub struct PlainGet<'a> {
     pub referer: Option<&'a [u8]>,
     /// For the access log.
     pub user_agent: Option<&'a [u8]>,
-    /// X-Forwarded-For or Forwarded, which may tell who the client is.
-    pub forwarded: bool,
+    /// Forwarded and X-Forwarded-For, which may tell who the client is.
+    pub forwarding: HeaderMap,
 }
 
 /// Recognises a plain request of HTTP/1.1 at the beginning of `bytes`, if its head is there whole,
@@ -59,8 +62,8 @@ pub fn parse(bytes: &[u8], size_max: usize, fields_max: usize) -> Option<PlainGe
     }
     let authority = noted.host?;
     let host = host::parse(authority).ok()?;
-    let Noted { closes, referer, user_agent, forwarded, .. } = noted;
-    Some(PlainGet { len, target, host, authority, closes, referer, user_agent, forwarded })
+    let Noted { closes, referer, user_agent, forwarding, .. } = noted;
+    Some(PlainGet { len, target, host, authority, closes, referer, user_agent, forwarding })
 }
 
 /// What the fields of a plain request say.
@@ -70,7 +73,7 @@ struct Noted<'a> {
     closes: bool,
     referer: Option<&'a [u8]>,
     user_agent: Option<&'a [u8]>,
-    forwarded: bool,
+    forwarding: HeaderMap,
 }
 
 impl<'a> Noted<'a> {
@@ -86,13 +89,18 @@ impl<'a> Noted<'a> {
             b'c' if is("cookie") => {}
             b'p' if is("priority") => {}
             b'c' if is("connection") => self.closes = closes(value)?,
-            b'f' if is("forwarded") => self.forwarded = true,
-            b'x' if is("x-forwarded-for") => self.forwarded = true,
+            b'f' if is("forwarded") => self.forward(FORWARDED, value)?,
+            b'x' if is("x-forwarded-for") => self.forward(X_FORWARDED_FOR, value)?,
             // Conditions, ranges, directives, expectations, framing and what imitates it.
             b'c' | b'e' | b'h' | b'i' | b'p' | b'r' | b't' | b'u' => return None,
             b'a'..=b'z' => {}
             _ => return None,
         }
+        Some(())
+    }
+
+    fn forward(&mut self, name: HeaderName, value: &[u8]) -> Option<()> {
+        self.forwarding.append(name, HeaderValue::from_bytes(value).ok()?);
         Some(())
     }
 }

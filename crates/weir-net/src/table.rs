@@ -236,7 +236,8 @@ fn end(socket: &Socket, reason: Reaped) {
         let _ = rustix::net::send(socket, REQUEST_TIMEOUT, rustix::net::SendFlags::DONTWAIT);
     }
     if reason == Reaped::SlowRead {
-        // What waits in the kernel is given up with it; an end behind it would look like a good one.
+        // What waits in the kernel is given up with it: an end behind it would look like a good
+        // one.
         socket.reset_on_close(true);
     }
     socket.close(reason as u8);

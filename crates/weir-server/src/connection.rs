@@ -70,9 +70,7 @@ impl Connection {
         self.plain_hits_wanted.store(wanted, Relaxed);
         self.plain_hits.store(0, Relaxed);
     }
-}
 
-impl Connection {
     /// The client of a request: whom trusted proxies name, or else whose connection it is.
     pub(crate) fn client_of(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let peer = self.client?.ip();

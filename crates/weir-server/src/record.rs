@@ -78,6 +78,7 @@ impl Record {
     /// The same for a plain request of HTTP/1.1.
     pub(crate) fn set_plain_route(&mut self, route: &Arc<Route>, request: &PlainGet<'_>) {
         if route.site.log.is_some() {
+            self.client = self.connection.client_of(&request.forwarding);
             self.remembered = Some(Box::new(Remembered::of_plain(request)));
         }
         self.route = Some(Arc::clone(route));

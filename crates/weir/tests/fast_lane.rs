@@ -22,7 +22,8 @@ fn body(size: usize) -> Vec<u8> {
 /// One worker, an admin API at the second address.
 fn start(site: &str) -> (Weir, SocketAddr, SocketAddr) {
     let admin = common::free_address();
-    let server = format!("server {{ workers 1; admin \"{admin}\"; }}");
+    let trusted = "trusted-proxies \"127.0.0.1\"";
+    let server = format!("server {{ workers 1; admin \"{admin}\"; {trusted}; }}");
     let (weir, address) = Weir::front(&server, site);
     (weir, address, admin)
 }
@@ -233,7 +234,7 @@ fn the_access_log_tells_the_same_of_both_ways() {
         start("access-log \"log\" format=\"json\"; route \"/*\" { files \".\"; }");
     std::fs::write(weir.directory().join("f"), body(9)).unwrap();
     let_files_settle();
-    let fields = "User-Agent: \"x\"\r\nReferer: /r\r\n";
+    let fields = "User-Agent: \"x\"\r\nReferer: /r\r\nX-Forwarded-For: 192.0.2.7\r\n";
     let mut client = Client::connect(address).unwrap();
     for more in [NOT_PLAIN, NOT_PLAIN, ""] {
         let mut client = Client::connect(address).unwrap();
@@ -254,4 +255,5 @@ fn the_access_log_tells_the_same_of_both_ways() {
     };
     let lines = lines.unwrap();
     assert_eq!(facts(&lines[1]), facts(&lines[2]));
+    assert_eq!(facts(&lines[1])["client"], "192.0.2.7");
 }

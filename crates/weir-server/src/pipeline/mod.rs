@@ -2,7 +2,8 @@
 //! with one entry function; this file is the order in which they run.
 //!
 //! A hit is answered without leaving [`serve`]: no task, no timer, no allocation beyond what the
-//! response's head needs. Everything that may wait is in the future that [`serve`] returns.
+//! response's head needs. Everything that may wait is in the future that [`serve`] returns. Plain
+//! hits take the same stages by a shorter way: [`fast`].
 
 mod admit;
 mod client_body;
