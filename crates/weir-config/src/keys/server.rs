@@ -98,8 +98,8 @@ pub(crate) const SERVER: &[Key] = &[
         repeats: false,
         doc: "Peers that are believed what they say of the client in `Forwarded` and \
               `X-Forwarded-*`: origins get these fields with the peer added, and access logs and \
-              `balance \"hash\" key=\"client\"` go by the client that `X-Forwarded-For` names. Nobody \
-              is believed without this line, and all get what this server saw itself.",
+              `balance \"hash\" key=\"client\"` go by the client that `X-Forwarded-For` names. \
+              Nobody is believed without this line, and all get what this server saw itself.",
         example: "trusted-proxies \"10.0.0.0/8\" \"192.168.0.0/16\"",
     },
     Key {
