@@ -192,7 +192,8 @@ fn a_reload_takes_a_socket_away() {
     let config = |listen: &str| {
         format!(
             "server {{ workers 1; admin \"{admin}\"; }}\n\
-             site \"*\" {{ listen \"{address}\"; {listen} route \"/*\" {{ respond \"hello\"; }}; }}\n"
+             site \"*\" {{\nlisten \"{address}\"; {listen}\n\
+             route \"/*\" {{ respond \"hello\"; }}\n}}\n"
         )
     };
     let both = config(&format!("listen \"unix:{}\";", socket.display()));
