@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 use weir_config::{Upstream, UpstreamProtocol};
@@ -37,19 +37,34 @@ async fn secure(alpn: &[&[u8]]) -> Secure {
     let leaf = CertificateParams::new(vec!["localhost".into()]).unwrap();
     let leaf = leaf.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
 
+    showing(alpn, leaf.der().clone(), &key, &ca_certificate.pem()).await
+}
+
+/// The same with a certificate that was signed by its own key, and is its own CA.
+async fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> Secure {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
+    change(&mut params);
+    let certificate = params.self_signed(&key).unwrap();
+    showing(&[], certificate.der().clone(), &key, &certificate.pem()).await
+}
+
+async fn showing(
+    alpn: &[&[u8]],
+    certificate: CertificateDer<'static>,
+    key: &KeyPair,
+    ca: &str,
+) -> Secure {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ca.pem");
-    std::fs::write(&path, ca_certificate.pem()).unwrap();
+    std::fs::write(&path, ca).unwrap();
 
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(
-            vec![leaf.der().clone()],
-            PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-        )
+        .with_single_cert(vec![certificate], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
         .unwrap();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     let acceptor = TlsAcceptor::from(Arc::new(config));
@@ -90,8 +105,31 @@ async fn a_certificate_of_the_named_ca_is_trusted() {
     assert_eq!(status(&group, 0).connects, 1);
 }
 
+/// As `openssl req -x509` makes them: a root and the server's own certificate at once.
+#[tokio::test]
+async fn a_self_signed_certificate_that_is_named_is_trusted() {
+    for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa, IsCa::Ca(BasicConstraints::Unconstrained)] {
+        let origin = self_signed(|params| params.is_ca = is_ca.clone()).await;
+        let got = text(&group(&trusting(&origin)), get("/")).await;
+        assert_eq!(got.unwrap(), "http/1.1", "{is_ca:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_trusted_is_502() {
+    let is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own_ca = self_signed(|params| params.is_ca = is_ca.clone()).await;
+    let another = self_signed(|params| params.is_ca = is_ca.clone()).await;
+    let expired = self_signed(|params| {
+        params.is_ca = is_ca.clone();
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    })
+    .await;
+    let mut own_ca_wrong_name = trusting(&own_ca);
+    own_ca_wrong_name.tls.server_name = Some("elsewhere.test".into());
+    let mut own_ca_wrong_ca = trusting(&own_ca);
+    own_ca_wrong_ca.tls.ca = Some(another.ca.clone());
     let origin = secure(&[]).await;
     let other = secure(&[]).await;
     let mut wrong_name = trusting(&origin);
@@ -112,6 +150,9 @@ async fn what_is_not_trusted_is_502() {
         ("address not in the certificate", by_address),
         ("wrong CA", wrong_ca),
         ("not TLS", not_tls),
+        ("self-signed, wrong name", own_ca_wrong_name),
+        ("self-signed, another one is named", own_ca_wrong_ca),
+        ("self-signed, expired", trusting(&expired)),
     ];
     for (name, config) in cases {
         let error = text(&group(&config), post("data")).await.unwrap_err();
