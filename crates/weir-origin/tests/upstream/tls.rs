@@ -109,7 +109,7 @@ async fn a_certificate_of_the_named_ca_is_trusted() {
 #[tokio::test]
 async fn a_self_signed_certificate_that_is_named_is_trusted() {
     for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa, IsCa::Ca(BasicConstraints::Unconstrained)] {
-        let origin = self_signed(|params| params.is_ca = is_ca.clone()).await;
+        let origin = self_signed(|params| params.is_ca = is_ca).await;
         let got = text(&group(&trusting(&origin)), get("/")).await;
         assert_eq!(got.unwrap(), "http/1.1", "{is_ca:?}");
     }
@@ -118,10 +118,10 @@ async fn a_self_signed_certificate_that_is_named_is_trusted() {
 #[tokio::test]
 async fn what_is_not_trusted_is_502() {
     let is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let own_ca = self_signed(|params| params.is_ca = is_ca.clone()).await;
-    let another = self_signed(|params| params.is_ca = is_ca.clone()).await;
+    let own_ca = self_signed(|params| params.is_ca = is_ca).await;
+    let another = self_signed(|params| params.is_ca = is_ca).await;
     let expired = self_signed(|params| {
-        params.is_ca = is_ca.clone();
+        params.is_ca = is_ca;
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
         params.not_after = rcgen::date_time_ymd(2001, 1, 1);
     })
