@@ -1,4 +1,4 @@
-//! A new connection to a server: dial, TLS, HTTP handshake, and the task that drives it.
+//! A new connection to a server: dial, TLS, HTTP handshake, and what drives it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,49 +7,23 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use weir_config::{Upstream, UpstreamProtocol};
 
 use super::dial::{Resolved, dial};
+use super::http1::Http1;
 use super::limits::{
     HEAD_SIZE_MAX, HTTP2_CONNECTION_WINDOW, HTTP2_PING_INTERVAL, HTTP2_PING_TIMEOUT,
-    HTTP2_STREAM_WINDOW, READ_BUFFER_MAX,
+    HTTP2_STREAM_WINDOW,
 };
 use super::request::Outgoing;
 use super::server::Server;
 use super::stream::{Link, Open, Socket, Stream, Wire};
-use super::timer::Timer;
 use super::tls::{Tls, is_http2};
 use crate::error::{ErrorKind, OriginError};
-
-/// An HTTP/1.1 connection and the sole right to use it. Dropping it closes the connection at
-/// once, whatever is on it; that is how unfinished exchanges end.
-pub(super) struct Http1 {
-    pub(super) sender: http1::SendRequest<Outgoing>,
-    pub(super) link: Arc<Link>,
-    pub(super) timer: Timer,
-    /// `None` once the connection has become a tunnel that outlives this value.
-    task: Option<AbortHandle>,
-}
-
-impl Http1 {
-    /// Lets the connection's task live on: it is switching protocols.
-    pub(super) fn detach(mut self) {
-        self.task = None;
-    }
-}
-
-impl Drop for Http1 {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
-    }
-}
 
 /// A shared HTTP/2 connection.
 #[derive(Clone)]
@@ -79,7 +53,8 @@ impl Drop for StreamPlace {
 
 /// A connection just made.
 pub(super) enum Fresh {
-    Http1(Http1),
+    /// Boxed: it is moved with every request.
+    Http1(Box<Http1>),
     Http2(Http2),
 }
 
@@ -88,7 +63,6 @@ pub(super) struct Connector {
     protocol: UpstreamProtocol,
     timeout: Duration,
     tls: Option<Tls>,
-    http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
 
@@ -99,8 +73,6 @@ impl Connector {
             true => Some(Tls::new(&config.tls, config.protocol, &config.name)?),
             false => None,
         };
-        let mut http1 = http1::Builder::new();
-        http1.max_header_size(HEAD_SIZE_MAX).max_buf_size(READ_BUFFER_MAX);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -110,7 +82,7 @@ impl Connector {
             .keep_alive_interval(HTTP2_PING_INTERVAL)
             .keep_alive_timeout(HTTP2_PING_TIMEOUT);
         let (protocol, timeout) = (config.protocol, config.connect_timeout);
-        Ok(Connector { protocol, timeout, tls, http1, http2 })
+        Ok(Connector { protocol, timeout, tls, http2 })
     }
 
     /// Whether connections to `server` are, or may turn out to be, shared HTTP/2 connections.
@@ -163,13 +135,12 @@ impl Connector {
             }
             _ => (Stream::Plain(socket), prior_knowledge),
         };
-        let link = Arc::new(Link::default());
-        let io = TokioIo::new(Wire::new(stream, Arc::clone(&link), open));
-        if http2 {
-            self.start_http2(io, link, server).await
-        } else {
-            self.start_http1(io, link, server).await
+        if !http2 {
+            return Ok(Fresh::Http1(Box::new(Http1::new(stream, open))));
         }
+        let link = Arc::new(Link::default());
+        let io = TokioIo::new(Wire::new(stream, open));
+        self.start_http2(io, link, server).await
     }
 
     async fn handshake(
@@ -192,27 +163,6 @@ impl Connector {
             return Err(OriginError::new(ErrorKind::Tls, server, cause));
         }
         Ok((Stream::Tls(Box::new(stream)), http2))
-    }
-
-    async fn start_http1(
-        &self,
-        io: TokioIo<Wire>,
-        link: Arc<Link>,
-        server: &Server,
-    ) -> Result<Fresh, OriginError> {
-        let (sender, connection) = self
-            .http1
-            .handshake(io)
-            .await
-            .map_err(|error| OriginError::new(ErrorKind::Connect, &*server.name, error))?;
-        let name = Arc::clone(&server.name);
-        let task = tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(server = &*name, %error, "connection ended");
-            }
-        });
-        let task = Some(task.abort_handle());
-        Ok(Fresh::Http1(Http1 { sender, link, timer: Timer::default(), task }))
     }
 
     async fn start_http2(

@@ -9,10 +9,11 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderName, Method, Request, Uri, Version};
+use http::{HeaderMap, HeaderName, Method, Request, Uri, Version};
 use http_body::Body;
 use tokio::time::Instant;
 
+use super::http1::{Framing, Outbound, write_field};
 use super::request::{Outgoing, Progress, RequestBody};
 use super::server::Server;
 use crate::error::{ErrorKind, OriginError};
@@ -62,15 +63,15 @@ impl Job {
             return Err(OriginError::new(ErrorKind::Request, group, cause));
         }
         parts.extensions.clear();
-        // hyper sends an unknown length chunked only where it believes in HTTP/1.1.
+        // Whatever it came by.
         parts.version = Version::HTTP_11;
         let host = host(&parts);
         if parts.uri.authority().is_some() {
             parts.uri = origin_form(&parts.uri);
         }
         normalise_framing(&mut parts, &body);
-        // Answered on our side: hyper sends 100 when the body is first asked for, which is when
-        // the server takes it. Forwarding Expect would mean waiting for the server's 100.
+        // Answered on our side: the client gets its 100 when the body is first asked for, which is
+        // when the server takes it. Forwarding Expect would mean waiting for the server's 100.
         parts.headers.remove(EXPECT);
         parts.headers.remove(&KEEP_ALIVE);
         parts.headers.remove(&PROXY_CONNECTION);
@@ -93,34 +94,57 @@ impl Job {
         self.request.is_some()
     }
 
-    /// The request for an HTTP/1.1 connection to `server`; a copy stays if it may be repeated.
+    /// The request for an HTTP/1.1 connection to `server`; it stays if it may be repeated.
     /// `None` if the request is gone.
-    pub(super) fn http1(&mut self, server: &Server, close: bool) -> Option<Request<Outgoing>> {
-        let (mut parts, body) = self.take(self.repeatable)?;
-        let headers = &mut parts.headers;
-        match (self.policy, &self.host) {
-            (HostPolicy::Keep, Some(host)) => {
-                if !headers.contains_key(HOST) {
-                    headers.insert(HOST, host.clone());
-                }
-            }
-            _ => {
-                headers.insert(HOST, server.authority.clone());
+    pub(super) fn http1(&mut self, server: &Server, close: bool) -> Option<Outbound> {
+        let (parts, _) = self.request.as_ref()?;
+        // The caller asks for it where it does not trust the server to read the content.
+        let asked = || parts.headers.get(CONNECTION).is_some_and(|value| value == "close");
+        let close = !self.upgrade && (close || asked());
+        let head = self.write_head(parts, server, close);
+        let framing = framing(&parts.headers);
+        let body = match self.repeatable {
+            true => self.request.as_ref()?.1.duplicate()?,
+            false => self.request.take()?.1,
+        };
+        Some(Outbound {
+            head,
+            body: outgoing(body),
+            framing,
+            is_head: self.is_head,
+            upgrade: self.upgrade,
+            close,
+        })
+    }
+
+    /// Request line and fields. Host comes first (RFC 9112, section 3.2).
+    fn write_head(&self, parts: &Parts, server: &Server, close: bool) -> Vec<u8> {
+        /// Of most requests; more makes it grow.
+        const HEAD_SIZE: usize = 1024;
+        let mut head = Vec::with_capacity(HEAD_SIZE);
+        head.extend_from_slice(parts.method.as_str().as_bytes());
+        head.push(b' ');
+        let target = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        head.extend_from_slice(target.as_bytes());
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        let host = match (self.policy, &self.host) {
+            (HostPolicy::Keep, Some(host)) => host,
+            _ => &server.authority,
+        };
+        write_field(&mut head, &HOST, host.as_bytes());
+        for (name, value) in &parts.headers {
+            if name != HOST && (self.upgrade || name != CONNECTION) {
+                write_field(&mut head, name, value.as_bytes());
             }
         }
-        if !self.upgrade {
-            // The caller asks for it where it does not trust the server to read the content.
-            let asked = headers.get(CONNECTION).is_some_and(|value| value == "close");
-            if close || asked {
-                headers.insert(CONNECTION, HeaderValue::from_static("close"));
-            } else if headers.contains_key(TE) {
-                // RFC 9110, section 10.1.4: TE is hop-by-hop.
-                headers.insert(CONNECTION, HeaderValue::from_static("te"));
-            } else {
-                headers.remove(CONNECTION);
-            }
+        if close {
+            write_field(&mut head, &CONNECTION, b"close");
+        } else if !self.upgrade && parts.headers.contains_key(TE) {
+            // RFC 9110, section 10.1.4: TE is hop-by-hop.
+            write_field(&mut head, &CONNECTION, b"te");
         }
-        Some(Request::from_parts(parts, outgoing(body)))
+        head.extend_from_slice(b"\r\n");
+        head
     }
 
     /// The request for an HTTP/2 connection to `server` (RFC 9113, section 8.3.1).
@@ -193,8 +217,8 @@ fn origin_form(uri: &Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or_else(|_| Uri::from_static("/"))
 }
 
-/// One statement of the body's length, and a true one (RFC 9112, section 6). hyper believes the
-/// fields it is given, so they must not contradict the body.
+/// One statement of the body's length, and a true one (RFC 9112, section 6): the body is sent as
+/// the fields say.
 fn normalise_framing(parts: &mut Parts, body: &RequestBody) {
     let headers = &mut parts.headers;
     headers.remove(TRANSFER_ENCODING);
@@ -210,13 +234,17 @@ fn normalise_framing(parts: &mut Parts, body: &RequestBody) {
         Some(length) => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        // A wrapped body may not know its length while the field does; hyper then sends exactly
-        // that many bytes or fails. Without it hyper would send no body with GET.
-        None => {
-            if !headers.contains_key(CONTENT_LENGTH) {
+        // A wrapped body may not know its length while the field does: exactly that many bytes are
+        // sent, or the request fails.
+        None => match declared_length(headers) {
+            Some(length) => {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
+            None => {
+                headers.remove(CONTENT_LENGTH);
                 headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
-        }
+        },
     }
 }
 
@@ -236,6 +264,19 @@ fn normalise_te(parts: &mut Parts) {
         parts.headers.insert(TE, HeaderValue::from_static("trailers"));
     } else {
         parts.headers.remove(TE);
+    }
+}
+
+fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    let digits = headers.get(CONTENT_LENGTH)?.to_str().ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// What [`normalise_framing`] has left.
+fn framing(headers: &HeaderMap) -> Framing {
+    match headers.contains_key(TRANSFER_ENCODING) {
+        true => Framing::Chunked,
+        false => Framing::Length(declared_length(headers).unwrap_or(0)),
     }
 }
 

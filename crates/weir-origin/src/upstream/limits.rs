@@ -14,9 +14,15 @@ pub(super) const DNS_STALE: Duration = Duration::from_secs(300);
 
 /// Bytes of a response head, and of trailers.
 pub(super) const HEAD_SIZE_MAX: usize = 64 << 10;
-/// Bytes that one HTTP/1 connection reads at once. hyper starts at 8 KB and doubles while reads
-/// fill the buffer, so only connections that carry large bodies grow to it.
-pub(super) const READ_BUFFER_MAX: usize = 256 << 10;
+/// Fields of a response head, and of trailers.
+pub(super) const FIELDS_MAX: usize = 100;
+/// Bytes of a chunk's size with its extensions.
+pub(super) const CHUNK_LINE_SIZE_MAX: usize = 16 << 10;
+/// Bytes read at once where a response head is expected; what follows it comes along.
+pub(super) const HEAD_READ_SIZE: usize = 8 << 10;
+/// Bytes of a body that are read at once. Nothing is read before the last piece is taken, so this
+/// is what a client that does not read makes us hold.
+pub(super) const READ_SIZE_MAX: usize = 32 << 10;
 
 /// Connections to one server from one worker, idle ones and tunnels included.
 pub(super) const CONNECTIONS_MAX: usize = 4096;

@@ -4,7 +4,8 @@
 //!
 //! The path of a request: `send` chooses a server (`balance`), `exchange` finds or makes a
 //! connection (`pool`, `connect`, `dial`, `tls`), sends the head in the connection's form (`head`)
-//! and waits; the response's body (`response`) gives the connection back.
+//! and waits for the response's head; the body (`response`) gives the connection back. HTTP/1.1 is
+//! spoken by `http1`, HTTP/2 by hyper.
 //!
 //! What is sent again, and when (RFC 9110, section 9.2.2), within `retries` and the retry budget:
 //!
@@ -22,6 +23,7 @@ mod connect;
 mod dial;
 mod exchange;
 mod head;
+mod http1;
 mod limits;
 mod pool;
 mod probe;
@@ -44,15 +46,17 @@ use http::{Request, Response};
 use weir_config::Upstream;
 
 use self::balance::Turns;
-use self::connect::{Connector, Http1};
+use self::connect::Connector;
 use self::dial::Resolved;
 use self::head::Job;
+use self::http1::Http1;
 use self::pool::Pool;
 use self::retry::RetryBudget;
 use self::server::Server;
 use crate::error::{ErrorKind, OriginError};
 
 pub use self::head::HostPolicy;
+pub use self::http1::TunnelStream;
 pub use self::request::RequestBody;
 pub use self::response::{ResponseBody, Tunnel};
 pub use self::status::{GroupStatus, ServerStatus};
@@ -261,18 +265,19 @@ impl Group {
         &self.workers[worker].pools[server]
     }
 
-    fn put_back(self: &Arc<Self>, worker: usize, server: usize, conn: Http1) {
-        let now = tokio::time::Instant::now();
-        if self.pool(worker, server).put_back(conn, self.config.keep_alive, now) {
+    fn put_back(self: &Arc<Self>, worker: usize, server: usize, conn: Box<Http1>) {
+        if self.pool(worker, server).put_back(conn, self.config.keep_alive) {
             self.start_sweeper(worker, server);
         }
     }
 
-    /// Closes idle connections in time. One task per pool, only while the pool has any.
+    /// Closes idle connections in time, and soon when their servers have. One task per pool, only
+    /// while the pool has any.
     fn start_sweeper(self: &Arc<Self>, worker: usize, server: usize) {
-        /// Spares a task for each of many connections that end close together.
+        /// Spares a sweep for each of many connections that end close together.
         const PAUSE_MIN: Duration = Duration::from_millis(10);
         let limit = self.config.keep_alive_timeout;
+        let stirred = self.pool(worker, server).stirred();
         let group = Arc::downgrade(self);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             // The last response of a runtime that is shutting down: so is the connection.
@@ -281,7 +286,9 @@ impl Group {
         runtime.spawn(async move {
             let mut pause = limit;
             loop {
-                tokio::time::sleep(pause.max(PAUSE_MIN)).await;
+                tokio::time::sleep(PAUSE_MIN).await;
+                // Whichever comes first.
+                let _ = tokio::time::timeout(pause, stirred.notified()).await;
                 let Some(group) = group.upgrade() else { return };
                 let Some(next) = group.pool(worker, server).sweep(limit) else { return };
                 pause = next.saturating_duration_since(tokio::time::Instant::now());

@@ -8,22 +8,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::connect::{Fresh, Http1, Http2, OpenCount, StreamPlace};
+use super::connect::{Fresh, Http2, OpenCount, StreamPlace};
+use super::http1::Http1;
 use super::limits::{HTTP2_CONNECTIONS_MAX, WAITING_MAX};
 use crate::error::ErrorKind;
 
 /// A connection in use by one exchange.
 pub(super) enum Conn {
-    Http1(Http1),
+    Http1(Box<Http1>),
     Http2(Http2, StreamPlace),
 }
 
-#[derive(Default)]
 pub(super) struct Pool {
     idle: Mutex<Idle>,
     /// Held while a connection that may be shared is made, so that others wait for it.
@@ -31,6 +33,39 @@ pub(super) struct Pool {
     waiting: AtomicUsize,
     pub(super) open: OpenCount,
     pub(super) stats: Stats,
+    /// Told when something happens on an idle HTTP/1.1 connection: its server closed it.
+    stirring: Arc<Stirring>,
+    /// Tells `stirring`.
+    waker: Waker,
+}
+
+/// For the sweeper.
+#[derive(Default)]
+struct Stirring(Arc<Notify>);
+
+impl Wake for Stirring {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        let stirring = Arc::new(Stirring::default());
+        Pool {
+            idle: Mutex::default(),
+            gate: tokio::sync::Mutex::default(),
+            waiting: AtomicUsize::default(),
+            open: OpenCount::default(),
+            stats: Stats::default(),
+            waker: Waker::from(Arc::clone(&stirring)),
+            stirring,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -45,7 +80,7 @@ struct Idle {
 }
 
 struct Parked {
-    conn: Http1,
+    conn: Box<Http1>,
     since: Instant,
 }
 
@@ -80,17 +115,17 @@ impl Pool {
         self.idle.lock().take_http2()
     }
 
-    /// Puts back an HTTP/1.1 connection whose exchange is over; it closes if `keep` are idle
+    /// Puts back an HTTP/1.1 connection whose response is over; it closes if `keep` are idle
     /// already. `true` if a sweeper must be started.
-    pub(super) fn put_back(&self, conn: Http1, keep: usize, now: Instant) -> bool {
-        if conn.sender.is_closed() {
-            return false;
-        }
+    pub(super) fn put_back(&self, mut conn: Box<Http1>, keep: usize) -> bool {
         let mut idle = self.idle.lock();
         if idle.http1.len() >= keep {
             return false;
         }
-        idle.http1.push(Parked { conn, since: now });
+        if !conn.is_fit(&self.waker) {
+            return false;
+        }
+        idle.http1.push(Parked { conn, since: Instant::now() });
         !std::mem::replace(&mut idle.swept, true)
     }
 
@@ -138,7 +173,7 @@ impl Pool {
         let now = Instant::now();
         let old = idle.http1.partition_point(|parked| now - parked.since >= limit);
         idle.http1.drain(..old);
-        idle.http1.retain(|parked| !parked.conn.sender.is_closed());
+        idle.http1.retain_mut(|parked| parked.conn.is_fit(&self.waker));
         for conn in &mut idle.http2 {
             if conn.link.streams.load(Relaxed) > 0 {
                 conn.used = now;
@@ -152,6 +187,11 @@ impl Pool {
             idle.http1.shrink_to_fit();
         }
         oldest.map(|since| since + limit)
+    }
+
+    /// Notified when [`Pool::sweep`] may find a connection closed.
+    pub(super) fn stirred(&self) -> Arc<Notify> {
+        Arc::clone(&self.stirring.0)
     }
 
     /// Connections that wait for a request.
@@ -179,34 +219,18 @@ impl Idle {
     }
 
     fn take_http1(&mut self, limit: Duration) -> Option<Conn> {
-        // One that is not ready still sends a request body its server did not wait for.
-        let mut index = self.http1.len();
-        let now = if index == 0 { return None } else { Instant::now() };
-        while index > 0 {
-            index -= 1;
-            let parked = &self.http1[index];
-            if now - parked.since >= limit {
+        while let Some(Parked { mut conn, since }) = self.http1.pop() {
+            if since.elapsed() >= limit {
                 // So are all before it.
-                self.http1.drain(..=index);
+                self.http1.clear();
                 return None;
             }
-            if parked.conn.sender.is_closed() {
-                self.http1.remove(index);
-            } else if parked.conn.sender.is_ready() {
-                return Some(Conn::Http1(self.http1.remove(index).conn));
+            // Whoever waits for the response says who is to be woken.
+            if conn.is_fit(Waker::noop()) {
+                return Some(Conn::Http1(conn));
             }
         }
         None
-    }
-}
-
-impl Conn {
-    /// Bytes received on the connection so far.
-    pub(super) fn link(&self) -> &Arc<super::stream::Link> {
-        match self {
-            Conn::Http1(conn) => &conn.link,
-            Conn::Http2(conn, _) => &conn.link,
-        }
     }
 }
 

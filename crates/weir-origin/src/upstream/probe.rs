@@ -1,6 +1,7 @@
 //! Active health checks: one request at intervals to every server, on a connection of its own, so
 //! that a probe sees what a new connection would see and never waits behind requests.
 
+use std::future::poll_fn;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -82,12 +83,19 @@ async fn probe(
     match group.connector.connect(server, resolved, false, open, deadline).await? {
         Fresh::Http1(mut conn) => {
             let request = job.http1(server, true).ok_or_else(gone)?;
-            conn.sender.send_request(request).await.map(|response| response.status())
+            conn.begin(request);
+            match poll_fn(|cx| conn.poll_head(cx)).await {
+                Ok(response) => Ok(response.status()),
+                Err(failure) => Err(fail(failure.kind, failure.cause)),
+            }
         }
         Fresh::Http2(mut conn) => {
             let request = job.http2(server).ok_or_else(gone)??;
-            conn.sender.send_request(request).await.map(|response| response.status())
+            conn.sender
+                .send_request(request)
+                .await
+                .map(|response| response.status())
+                .map_err(closed)
         }
     }
-    .map_err(closed)
 }

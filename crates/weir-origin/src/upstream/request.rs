@@ -130,7 +130,7 @@ impl Progress {
     }
 }
 
-/// The body that hyper sends.
+/// The body that is sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) body: RequestBody,

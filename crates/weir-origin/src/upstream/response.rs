@@ -9,10 +9,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Slot;
-use super::pool::Conn;
+use super::connect::{Http2, StreamPlace};
+use super::http1::{Failure, Http1, Relay, TunnelStream};
 use super::timer::Timer;
 use crate::error::{ErrorKind, OriginError};
 
@@ -21,7 +23,7 @@ use crate::error::{ErrorKind, OriginError};
 /// all bytes of it that came were passed on.
 #[derive(Debug)]
 pub struct ResponseBody {
-    incoming: Incoming,
+    source: Source,
     /// Its Content-Length is not that of this body.
     bodiless: bool,
     /// Present until the end.
@@ -31,11 +33,24 @@ pub struct ResponseBody {
     waiting: bool,
 }
 
+/// Where the frames come from.
+pub(super) enum Source {
+    /// The connection comes back at the end.
+    Http1(Box<Http1>),
+    Relay(Relay),
+    Http2 {
+        incoming: Incoming,
+        _conn: Http2,
+        _place: StreamPlace,
+    },
+    /// All have come.
+    Ended,
+}
+
 /// What an unfinished response holds.
 pub(super) struct Lease {
     pub(super) slot: Slot,
     pub(super) worker: usize,
-    pub(super) conn: Conn,
 }
 
 /// Put into the extensions of a 101 response: counts the tunnel as a request in flight for as
@@ -43,34 +58,61 @@ pub(super) struct Lease {
 #[derive(Clone, Debug)]
 pub struct Tunnel {
     _slot: Arc<Slot>,
+    stream: Arc<Mutex<Option<TunnelStream>>>,
 }
 
 impl Tunnel {
-    pub(super) fn new(slot: Slot) -> Self {
-        Tunnel { _slot: Arc::new(slot) }
+    pub(super) fn new(slot: Slot, stream: TunnelStream) -> Self {
+        Tunnel { _slot: Arc::new(slot), stream: Arc::new(Mutex::new(Some(stream))) }
+    }
+
+    /// The connection; `None` if somebody has it already.
+    pub fn take(&self) -> Option<TunnelStream> {
+        self.stream.lock().take()
     }
 }
 
 impl ResponseBody {
-    pub(super) fn new(incoming: Incoming, bodiless: bool, lease: Lease, timer: Timer) -> Self {
-        let mut body =
-            ResponseBody { incoming, bodiless, lease: Some(lease), timer, waiting: false };
-        if body.incoming.is_end_stream() {
+    pub(super) fn new(source: Source, bodiless: bool, lease: Lease, timer: Timer) -> Self {
+        let mut body = ResponseBody { source, bodiless, lease: Some(lease), timer, waiting: false };
+        if body.has_ended() {
             body.finish();
         }
         body
     }
 
     /// A body without a connection of its own.
-    pub(super) fn unowned(incoming: Incoming) -> Self {
-        let timer = Timer::default();
-        ResponseBody { incoming, bodiless: true, lease: None, timer, waiting: false }
+    pub(super) fn unowned() -> Self {
+        let (source, timer) = (Source::Ended, Timer::default());
+        ResponseBody { source, bodiless: true, lease: None, timer, waiting: false }
+    }
+
+    fn has_ended(&self) -> bool {
+        match &self.source {
+            Source::Http1(conn) => conn.is_done(),
+            Source::Relay(relay) => relay.left() == Some(0),
+            Source::Http2 { incoming, .. } => incoming.is_end_stream(),
+            Source::Ended => true,
+        }
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        match &mut self.source {
+            Source::Http1(conn) => conn.poll_body(cx),
+            Source::Relay(relay) => relay.poll_body(cx),
+            Source::Http2 { incoming, .. } => {
+                let failed = |error| Failure { kind: body_failure(&error), cause: error.into() };
+                Pin::new(incoming).poll_frame(cx).map(|frame| frame.map(|f| f.map_err(failed)))
+            }
+            Source::Ended => Poll::Ready(None),
+        }
     }
 
     /// Gives the connection back.
     fn finish(&mut self) {
-        let Some(Lease { slot, worker, conn }) = self.lease.take() else { return };
-        if let Conn::Http1(mut conn) = conn {
+        let source = std::mem::replace(&mut self.source, Source::Ended);
+        let Some(Lease { slot, worker }) = self.lease.take() else { return };
+        if let Source::Http1(mut conn) = source {
             conn.timer = std::mem::take(&mut self.timer);
             slot.group.put_back(worker, slot.server, conn);
         }
@@ -112,10 +154,10 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, OriginError>>> {
         let this = self.get_mut();
-        match Pin::new(&mut this.incoming).poll_frame(cx) {
+        match this.poll_source(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 this.waiting = false;
-                if this.incoming.is_end_stream() {
+                if this.has_ended() {
                     this.finish();
                 }
                 Poll::Ready(Some(Ok(frame)))
@@ -130,23 +172,29 @@ impl Body for ResponseBody {
                 this.finish();
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(Err(error))) => {
-                let kind = body_failure(&error);
-                Poll::Ready(Some(Err(this.fail(kind, error))))
+            Poll::Ready(Some(Err(Failure { kind, cause }))) => {
+                Poll::Ready(Some(Err(this.fail(kind, cause))))
             }
             Poll::Pending => this.poll_idle(cx).map(|error| Some(Err(error))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.has_ended()
     }
 
     fn size_hint(&self) -> SizeHint {
         if self.bodiless {
             return SizeHint::with_exact(0);
         }
-        self.incoming.size_hint()
+        match &self.source {
+            Source::Http1(conn) => {
+                conn.body_left().map_or_else(SizeHint::new, SizeHint::with_exact)
+            }
+            Source::Relay(relay) => relay.left().map_or_else(SizeHint::new, SizeHint::with_exact),
+            Source::Http2 { incoming, .. } => incoming.size_hint(),
+            Source::Ended => SizeHint::with_exact(0),
+        }
     }
 }
 
@@ -163,6 +211,17 @@ fn body_failure(error: &hyper::Error) -> ErrorKind {
         source = inner.source();
     }
     if error.is_parse() { ErrorKind::Garbage } else { ErrorKind::Truncated }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Http1(_) => "Http1",
+            Source::Relay(_) => "Relay",
+            Source::Http2 { .. } => "Http2",
+            Source::Ended => "Ended",
+        })
+    }
 }
 
 impl fmt::Debug for Lease {

@@ -1,10 +1,9 @@
-//! One type for every kind of connection to a server, counting what was received: whether a
-//! single byte of a response came decides whether a request may be sent again.
+//! One type for every kind of connection to a server.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,20 +24,12 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<Socket>>),
 }
 
-/// What the connection's task and its users both see.
+/// What an HTTP/2 connection's task and its users both see.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    received: AtomicU64,
-    /// HTTP/2 only: streams in use, and the server's last word on how many there may be.
+    /// Streams in use, and the server's last word on how many there may be.
     pub(super) streams: AtomicUsize,
     pub(super) streams_max: AtomicUsize,
-}
-
-impl Link {
-    /// Bytes received so far (of HTTP, after TLS).
-    pub(super) fn received(&self) -> u64 {
-        self.received.load(Relaxed)
-    }
 }
 
 /// Counts a connection as open for as long as it lives.
@@ -66,13 +57,12 @@ impl Drop for Open {
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: Stream,
-    link: Arc<Link>,
     _open: Open,
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream, link: Arc<Link>, open: Open) -> Self {
-        Wire { stream, link, _open: open }
+    pub(super) fn new(stream: Stream, open: Open) -> Self {
+        Wire { stream, _open: open }
     }
 }
 
@@ -123,22 +113,53 @@ impl AsyncWrite for Socket {
     }
 }
 
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(Stream, self.get_mut(), [Plain, Tls], s => Pin::new(s).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(Stream, self.get_mut(), [Plain, Tls], s => Pin::new(s).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(Stream, self.get_mut(), [Plain, Tls], s => Pin::new(s).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        each!(Stream, self, [Plain, Tls], s => s.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(Stream, self.get_mut(), [Plain, Tls], s => Pin::new(s).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(Stream, self.get_mut(), [Plain, Tls], s => Pin::new(s).poll_shutdown(cx))
+    }
+}
+
 impl AsyncRead for Wire {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buf.filled().len();
-        let polled =
-            each!(Stream, &mut this.stream, [Plain, Tls], s => Pin::new(s).poll_read(cx, buf));
-        let count = (buf.filled().len() - before) as u64;
-        if count > 0 {
-            // Only the connection's task writes it.
-            this.link.received.store(this.link.received.load(Relaxed) + count, Relaxed);
-        }
-        polled
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }
 
@@ -148,8 +169,7 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let stream = &mut self.get_mut().stream;
-        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_write(cx, buf))
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -157,22 +177,19 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = &mut self.get_mut().stream;
-        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_write_vectored(cx, bufs))
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        each!(Stream, &self.stream, [Plain, Tls], s => s.is_write_vectored())
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let stream = &mut self.get_mut().stream;
-        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_flush(cx))
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let stream = &mut self.get_mut().stream;
-        each!(Stream, stream, [Plain, Tls], s => Pin::new(s).poll_shutdown(cx))
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
 

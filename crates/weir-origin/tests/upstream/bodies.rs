@@ -260,6 +260,39 @@ async fn an_answer_before_the_end_of_the_request_is_passed_on() {
 }
 
 #[tokio::test]
+async fn a_request_goes_on_while_nobody_reads_its_response() {
+    const SIZE: usize = 16 << 20;
+    let (taken, mut all_taken) = tokio::sync::mpsc::unbounded_channel();
+    let address = raw(move |_, mut stream| {
+        let taken = taken.clone();
+        async move {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\na").await.unwrap();
+            let mut body = vec![0; SIZE];
+            stream.read_exact(&mut body).await.unwrap();
+            taken.send(()).unwrap();
+            stream.write_all(b"b").await.unwrap();
+            converse(stream, |_| ok("next"), &Seen::default()).await;
+        }
+    })
+    .await;
+    let group = group(&config(&[address]));
+    let frames = (0..SIZE >> 16).map(|_| Ok(Frame::data(Bytes::from_static(&[b'.'; 1 << 16]))));
+    let body = RequestBody::boxed(StreamBody::new(futures_util::stream::iter(frames)));
+    let request = Request::post("/").header("host", "a").header("content-length", SIZE);
+    let response = send(&group, request.body(body).unwrap()).await.unwrap();
+    // A client that sends all of its request before it reads.
+    tokio::time::timeout(LONG, all_taken.recv()).await.unwrap().unwrap();
+    assert_eq!(finish(response).await.unwrap().0, "ab");
+    until("the connection is back", || status(&group, 0).idle == 1).await;
+    assert_eq!(text(&group, get("/")).await.unwrap(), "next");
+    assert_eq!(status(&group, 0).connects, 1);
+}
+
+#[tokio::test]
 async fn any_bytes_end_in_a_response_or_an_error() {
     let valid: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: a\r\n\r\n\
                          3\r\nabc\r\n10;x=y\r\n0123456789abcdef\r\n0\r\na: b\r\n\r\n";

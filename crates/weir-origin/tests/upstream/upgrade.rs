@@ -1,7 +1,6 @@
 //! Tunnels: 101 and what follows it.
 
 use http::{HeaderValue, StatusCode};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_origin::upstream::{RequestBody, Tunnel};
 
@@ -29,14 +28,14 @@ async fn an_upgrade_becomes_a_tunnel() {
     })
     .await;
     let group = group(&config(&[address]));
-    let mut response = send(&group, upgrade()).await.unwrap();
+    let response = send(&group, upgrade()).await.unwrap();
     assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
     let tunnel = response.extensions().get::<Tunnel>().unwrap().clone();
-    let upgraded = hyper::upgrade::on(&mut response).await.unwrap();
+    let mut socket = tunnel.take().unwrap();
+    assert!(tunnel.take().is_none());
     drop(response);
     assert_eq!(status(&group, 0).in_flight, 1, "a tunnel is a request in flight");
 
-    let mut socket = TokioIo::new(upgraded);
     let mut five = [0; 5];
     socket.read_exact(&mut five).await.unwrap();
     assert_eq!(&five, b"hello");

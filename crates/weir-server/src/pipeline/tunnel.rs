@@ -23,8 +23,11 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
         let refusal = Refusal::Source(StatusCode::BAD_GATEWAY, "unexpected upgrade");
         return ask.refuse(refusal, CacheResult::None);
     };
-    let origin = hyper::upgrade::on(&mut response);
     let in_flight = response.extensions_mut().remove::<Tunnel>();
+    let Some(mut origin) = in_flight.as_ref().and_then(Tunnel::take) else {
+        let refusal = Refusal::Source(StatusCode::BAD_GATEWAY, "unexpected upgrade");
+        return ask.refuse(refusal, CacheResult::None);
+    };
     let fields = forward::upgrade_fields(response.headers());
     forward::incoming(&mut response);
     let socket = Arc::clone(&ask.connection().socket);
@@ -39,15 +42,15 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
     let mut record = ask.record;
     record.status = StatusCode::SWITCHING_PROTOCOLS.as_u16();
     tokio::spawn(async move {
-        let (client, origin) = match tokio::try_join!(client, origin) {
-            Ok(both) => both,
+        let client = match client.await {
+            Ok(client) => client,
             Err(cause) => {
                 tracing::debug!(%cause, "upgrade failed");
                 return;
             }
         };
         socket.set_tunnel();
-        let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
+        let mut client = TokioIo::new(client);
         let copying =
             copy_bidirectional_with_sizes(&mut client, &mut origin, BUFFER_BYTES, BUFFER_BYTES);
         // An end on one side is passed on; it is over with both. A graceful stop waits for tunnels
