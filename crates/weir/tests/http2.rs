@@ -85,6 +85,26 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 241 + i % 241) as u8).collect()
 }
 
+/// What reads logs looks for paths, and has never seen a scheme there.
+#[tokio::test]
+async fn a_logged_target_is_a_path_as_with_http1() {
+    for (format, expect) in [
+        ("combined", r#""GET /a?b=1 HTTP/2.0" 200 5"#),
+        ("json", r#""uri":"/a?b=1","protocol":"HTTP/2.0","host":"site.example""#),
+    ] {
+        let site = format!(
+            "access-log \"log\" format=\"{format}\"; route \"/*\" {{ respond \"fixed\"; }}"
+        );
+        let (weir, address) = Weir::front("", &site);
+        let (sender, _connection) = connect(address).await;
+        assert_eq!(get(&sender, "/a?b=1").await.status, 200);
+        let path = weir.directory().join("log");
+        let text = || std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'));
+        let text = wait_for(PATIENCE, text).unwrap();
+        assert!(text.contains(expect), "no {expect} in {text}");
+    }
+}
+
 #[tokio::test]
 async fn many_streams_share_a_connection() {
     const STREAMS: usize = 600;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use weir_http::plain::PlainGet;
 
 /// What is logged of one request.
@@ -43,11 +43,11 @@ impl Remembered {
         Remembered {
             at: SystemTime::now(),
             method: method.clone(),
-            uri: uri.clone(),
+            uri: as_written(uri, version),
             version,
-            host: headers.get(http::header::HOST).cloned(),
-            referer: headers.get(http::header::REFERER).cloned(),
-            user_agent: headers.get(http::header::USER_AGENT).cloned(),
+            host: headers.get(header::HOST).cloned().or_else(|| authority(uri)),
+            referer: headers.get(header::REFERER).cloned(),
+            user_agent: headers.get(header::USER_AGENT).cloned(),
         }
     }
 
@@ -64,4 +64,15 @@ impl Remembered {
             user_agent: value(request.user_agent),
         }
     }
+}
+
+/// The target as a request line has it. HTTP/2's pseudo-fields (RFC 9113 §8.3.1) come as one URI
+/// with scheme and host, which only a client of a forward proxy writes into a request line.
+fn as_written(uri: &Uri, version: Version) -> Uri {
+    let path = uri.path_and_query().filter(|_| version == Version::HTTP_2);
+    path.map_or_else(|| uri.clone(), |path| Uri::from(path.clone()))
+}
+
+fn authority(uri: &Uri) -> Option<HeaderValue> {
+    HeaderValue::from_str(uri.authority()?.as_str()).ok()
 }
