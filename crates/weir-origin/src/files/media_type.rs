@@ -6,7 +6,7 @@ use weir_http::content_type::with_charset;
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Types that the library's table lacks, or where it disagrees with the registries of today.
-const CORRECTIONS: [(&str, &str); 8] = [
+const CORRECTIONS: [(&str, &str); 17] = [
     // RFC 9239 makes text/javascript the one type, modules included.
     ("mjs", "text/javascript"),
     ("cjs", "text/javascript"),
@@ -18,6 +18,18 @@ const CORRECTIONS: [(&str, &str); 8] = [
     ("m4a", "audio/mp4"),
     ("zst", "application/zstd"),
     ("heif", "image/heif"),
+    // RFC 8081 registered these in the place of application/font-….
+    ("woff", "font/woff"),
+    ("otf", "font/otf"),
+    // RFC 8216, and the registry for segments.
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("m4s", "video/iso.segment"),
+    // RFC 9512
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("tgz", "application/gzip"),
+    ("rpm", "application/x-rpm"),
+    ("cur", "image/x-icon"),
 ];
 
 /// The `Content-Type` for a file of this name; text gets its charset.
@@ -37,4 +49,30 @@ fn lookup(name: &[u8]) -> &'static str {
         return media_type;
     }
     mime_guess::from_ext(extension).first_raw().unwrap_or(UNKNOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_the_registered_ones() {
+        for (name, expect) in [
+            ("a.woff", "font/woff"),
+            ("a.woff2", "font/woff2"),
+            ("a.OTF", "font/otf"),
+            ("a.m3u8", "application/vnd.apple.mpegurl"),
+            ("a.ts", "video/mp2t"),
+            ("a.yml", "application/yaml"),
+            ("a.tar.gz", "application/gzip"),
+            ("a.tgz", "application/gzip"),
+            ("a.rpm", "application/x-rpm"),
+            ("a.js", "text/javascript; charset=utf-8"),
+            ("a.webmanifest", "application/manifest+json"),
+            ("a", UNKNOWN),
+            ("a.", UNKNOWN),
+        ] {
+            assert_eq!(of_name(name.as_bytes()), expect, "{name}");
+        }
+    }
 }
