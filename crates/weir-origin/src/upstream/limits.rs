@@ -21,7 +21,9 @@ pub(super) const CHUNK_LINE_SIZE_MAX: usize = 16 << 10;
 /// Bytes read at once where a response head is expected; what follows it comes along.
 pub(super) const HEAD_READ_SIZE: usize = 8 << 10;
 /// Bytes of a body that are read at once. Nothing is read before the last piece is taken, so this
-/// is what a client that does not read makes us hold.
+/// and what hyper buffers (36 KiB) is what a client that does not read makes us hold. Measured:
+/// 16 KiB hold 53 KB for such a client and need 1.07 of the CPU for a document of 64 KB; 32 KiB
+/// hold 70 KB.
 pub(super) const READ_SIZE_MAX: usize = 32 << 10;
 
 /// Connections to one server from one worker, idle ones and tunnels included.
