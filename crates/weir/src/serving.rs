@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_config::{Address, Config, ListenerTls};
 use weir_server::admin::{Admin, Reload};
 use weir_server::{Ready, Server, StartError};
@@ -54,6 +54,7 @@ pub(crate) fn serve(
     raise_descriptor_limit();
     let runtime = control_runtime()?;
     let _within = runtime.enter();
+    let signals = Signals::listen()?;
     let admin = bind_admin(&settings)?;
     let drain_timeout = settings.config.server.drain_timeout;
     let (user, group) = (settings.config.server.user.clone(), settings.config.server.group.clone());
@@ -74,7 +75,7 @@ pub(crate) fn serve(
     announce(&Listening { urls: urls(&server), admin: admin_address });
     runtime.spawn(watch_files(Arc::clone(&server), Arc::clone(&reload), settings.origin));
     runtime.block_on(async {
-        until_stopped(&server, &reload).await;
+        signals.obey_until_stopped(&server, &reload).await;
         tracing::info!("draining");
         let draining = Arc::clone(&server);
         // The admin API goes on meanwhile: /healthz tells load balancers of the drain.
@@ -181,27 +182,40 @@ async fn watch_files(server: Arc<Server>, reload: Reload, origin: Origin) {
     }
 }
 
-/// Returns when a signal asks for the end.
-async fn until_stopped(server: &Server, reload: &Reload) {
-    let listen = |kind| signal(kind).inspect_err(|cause| tracing::error!(%cause, "no signals"));
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup), Ok(mut reopen)) = (
-        listen(SignalKind::terminate()),
-        listen(SignalKind::interrupt()),
-        listen(SignalKind::hangup()),
-        listen(SignalKind::user_defined1()),
-    ) else {
-        return std::future::pending().await;
-    };
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return,
-            _ = interrupt.recv() => return,
-            _ = hangup.recv() => {
-                server.reopen_logs();
-                // The outcome is in the log.
-                let _ = reload();
+/// The signals that a server reacts to. Listened to before anybody can connect: until then the
+/// system ends a process that is told to reload.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    reopen: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Signals, StartError> {
+        let failed = |source| StartError::Thread { what: "the handling of signals", source };
+        let listen = |kind| signal(kind).map_err(failed);
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+            reopen: listen(SignalKind::user_defined1())?,
+        })
+    }
+
+    /// Returns when a signal asks for the end.
+    async fn obey_until_stopped(mut self, server: &Server, reload: &Reload) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    server.reopen_logs();
+                    // The outcome is in the log.
+                    let _ = reload();
+                }
+                _ = self.reopen.recv() => server.reopen_logs(),
             }
-            _ = reopen.recv() => server.reopen_logs(),
         }
     }
 }
