@@ -8,6 +8,7 @@ pub mod cache_control;
 pub mod cache_status;
 pub mod conditional;
 pub mod content_type;
+pub mod cookie;
 pub mod date;
 pub mod etag;
 pub mod forward;

@@ -273,7 +273,8 @@ impl Service<Request<Incoming>> for Multiplexed {
     type Error = Infallible;
     type Future = WatchedReply;
 
-    fn call(&self, request: Request<Incoming>) -> WatchedReply {
+    fn call(&self, mut request: Request<Incoming>) -> WatchedReply {
+        weir_http::cookie::join(request.headers_mut());
         WatchedReply(self.0.call(request))
     }
 }

@@ -85,6 +85,26 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 241 + i % 241) as u8).collect()
 }
 
+/// Browsers send each cookie in a field of its own over HTTP/2, and only there may they.
+#[tokio::test]
+async fn an_origin_gets_one_cookie_field() {
+    let origin = Origin::start(|request| origin::ok(&request.values("cookie").join(" AND ")));
+    let (_weir, address) =
+        Weir::front("", &format!("route \"/*\" {{ proxy \"{}\"; }}", origin.url()));
+    let (sender, _connection) = connect(address).await;
+    for (sent, expect) in [
+        (&["a=1; b=2"][..], "a=1; b=2"),
+        (&["a=1", "b=2", "c=\"3\"; d=4"][..], "a=1; b=2; c=\"3\"; d=4"),
+        (&[][..], ""),
+    ] {
+        let cookies =
+            |builder: http::request::Builder, value: &&str| builder.header("cookie", *value);
+        let asked = sent.iter().fold(request(Method::GET, "/"), cookies);
+        let answer = send(&sender, asked.body(empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.body, expect, "{sent:?}");
+    }
+}
+
 /// What reads logs looks for paths, and has never seen a scheme there.
 #[tokio::test]
 async fn a_logged_target_is_a_path_as_with_http1() {
