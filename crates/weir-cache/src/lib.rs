@@ -77,7 +77,7 @@ pub use fill::{
     Started,
 };
 pub use key::{Key, KeyRef};
-pub use object::{Head, Object, SourceStamp, Stamp};
+pub use object::{Annex, Head, Object, SourceStamp, Stamp};
 pub use policy::{Freshness, RequestDirectives};
 pub use selectors::Selectors;
 pub use store::{Cache, Lookup, PurgeMode, Settings, Stale, Stats};

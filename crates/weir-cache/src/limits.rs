@@ -30,8 +30,9 @@ pub const PASSES_PER_SHARD_MAX: usize = 1024;
 /// want the same lock.
 pub const SHARDS: usize = 64;
 
-/// What an object is charged beside its own bytes: the object, its place in index and queue.
-pub const OBJECT_OVERHEAD_BYTES: u64 = 768;
+/// What an object is charged beside its own bytes: the object, its place in index and queue, and
+/// 384 bytes for its annex.
+pub const OBJECT_OVERHEAD_BYTES: u64 = 1152;
 
 /// What a stored field is charged beside the bytes of its name and value.
 pub const FIELD_OVERHEAD_BYTES: u64 = 96;

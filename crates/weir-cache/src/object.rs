@@ -1,10 +1,12 @@
 //! A stored response, immutable but for its use counters and the moment it becomes stale (which a
 //! soft purge moves to now).
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use arc_swap::ArcSwapOption;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
@@ -75,7 +77,11 @@ pub struct Object {
     pub(crate) key: Key,
     body: Body,
     trailers: Option<HeaderMap>,
+    annex: ArcSwapOption<Annex>,
 }
+
+/// Whatever a server derives from an object to spare itself the work at the next hit.
+pub type Annex = Box<dyn Any + Send + Sync>;
 
 impl Object {
     pub(crate) fn new(
@@ -103,6 +109,7 @@ impl Object {
             head,
             body,
             trailers,
+            annex: ArcSwapOption::empty(),
         }
     }
 
@@ -139,6 +146,12 @@ impl Object {
     /// The source's stamp, if it gave one.
     pub fn stamp(&self) -> Option<&Stamp> {
         self.head.stamp.as_ref()
+    }
+
+    /// Room for what a server derives from the object. The cache does not look into it; every
+    /// object is charged for something of a head's size.
+    pub fn annex(&self) -> &ArcSwapOption<Annex> {
+        &self.annex
     }
 
     /// When the object may be used, soft purges taken into account.

@@ -77,13 +77,17 @@ impl Stream {
         direction: Direction,
         mut call: impl FnMut(&Socket) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        // What is written mostly fits into the send buffer: ask the kernel before the event loop.
+        let mut try_first = self.registered.is_none() || matches!(direction, Direction::Write);
         loop {
-            let Some(registered) = &self.registered else {
+            if try_first {
                 match call(&self.socket) {
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => try_first = false,
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                     result => return Poll::Ready(result),
                 }
+            }
+            let Some(registered) = &self.registered else {
                 self.register()?;
                 continue;
             };

@@ -6,23 +6,24 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use weir_cache::Object;
+use weir_cache::{Annex, Object};
 use weir_http::date::Ticker;
 use weir_http::path;
 use weir_http::plain;
 use weir_http::request::Framing;
 
-use super::{admit, look_up, reply, route};
+use super::reply::{self, HitFields};
+use super::{admit, look_up, route};
 use crate::connection::Connection;
-use crate::live::Route;
+use crate::live::{Live, Route};
 use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::coarse_unix_ms;
 
-/// Bytes set aside for a response's head; most need two thirds.
-const HEAD_BYTES: usize = 512;
+/// Bytes set aside for a response's head; most need a third to a half.
+const HEAD_BYTES: usize = 1024;
 
 /// A response to a plain request.
 pub(crate) struct Hit {
@@ -61,88 +62,108 @@ pub(crate) fn answer(connection: &Arc<Connection>, bytes: &[u8]) -> Option<Hit> 
     let now_ms = coarse_unix_ms();
     let asked = look_up::Asked { host: &request.host.name, path: path.as_str(), query };
     let object = look_up::plain_hit(connection, route, &asked, now_ms)?;
-    let fields = Fields::of(route, &object, now_ms)?;
 
     // Reply.
+    let last = request.closes || shared.is_draining();
+    let head = write_head(&live, route, &object, now_ms, last)?;
     let mut record = Record::start(connection, started);
     record.set_plain_route(route, &request);
     route.metrics.count_fast(connection.worker.index);
     record.status = StatusCode::OK.as_u16();
     record.cache = CacheResult::Hit;
-    let last = request.closes || shared.is_draining();
-    let head = write_head(&fields, object.body().len(), now_ms, last);
     Some(Hit { record, head, object, request_len: request.len, last })
 }
 
-/// The fields of a response.
-enum Fields<'a> {
-    /// As stored, but for those that every hit gets anew.
-    Stored { stored: &'a HeaderMap, own: reply::HitFields },
-    /// After the route's edits.
-    Edited(HeaderMap),
+/// The part of a response's head that is the same for every hit of an object, as it is sent.
+/// Prepared at the first hit and kept with the object.
+struct Prepared {
+    /// The configuration whose header edits went into it.
+    generation: u64,
+    text: Box<[u8]>,
+    /// Content-Length, which comes after what differs from hit to hit.
+    length: Box<[u8]>,
+    /// It has the Date of the origin.
+    dated: bool,
 }
 
-impl Fields<'_> {
-    /// `None` if they say how the message is framed, which is hyper's business.
-    fn of<'a>(route: &Route, object: &'a Object, now_ms: u64) -> Option<Fields<'a>> {
-        let own = reply::HitFields::of(route, object, now_ms);
-        if route.response_edits.is_empty() {
-            return Some(Fields::Stored { stored: object.headers(), own });
-        }
+impl Prepared {
+    /// `None` if the fields say how the message is framed, which is hyper's business.
+    fn new(live: &Live, route: &Route, object: &Object, now_ms: u64) -> Option<Prepared> {
+        let own = HitFields::of(route, object, now_ms);
+        // What differs from hit to hit is left out, if it may be written later.
+        let leaves_out = !own.is_constant() && route.response_edits.is_empty();
+        let left_out = |name: &HeaderName| leaves_out && HitFields::replace(name);
         let mut headers = HeaderMap::new();
         reply::copy(object.headers(), &mut headers);
-        own.set(&mut headers);
-        reply::edit(&mut headers, &route.response_edits);
+        if !leaves_out {
+            own.set(&mut headers);
+            reply::edit(&mut headers, &route.response_edits);
+        }
         let framing = [header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
-        let frames = framing.iter().any(|name| headers.contains_key(name));
-        (!frames).then_some(Fields::Edited(headers))
+        if framing.iter().any(|name| headers.contains_key(name)) {
+            return None;
+        }
+        let mut text = Vec::with_capacity(HEAD_BYTES);
+        text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        for (name, value) in headers.iter().filter(|(name, _)| !left_out(name)) {
+            write_field(&mut text, name, value);
+        }
+        let mut length = Vec::new();
+        write_field(&mut length, &header::CONTENT_LENGTH, &HeaderValue::from(object.body().len()));
+        let dated = headers.contains_key(header::DATE);
+        let (text, length) = (text.into_boxed_slice(), length.into_boxed_slice());
+        Some(Prepared { generation: live.generation, text, length, dated })
     }
 }
 
 /// A head as hyper writes it.
-fn write_head(fields: &Fields<'_>, length: u64, now_ms: u64, last: bool) -> Vec<u8> {
+fn write_head(
+    live: &Live,
+    route: &Route,
+    object: &Object,
+    now_ms: u64,
+    last: bool,
+) -> Option<Vec<u8>> {
+    let own = HitFields::of(route, object, now_ms);
+    // Edits may read and change what differs from hit to hit.
+    let keeps = own.is_constant() || route.response_edits.is_empty();
+    let annex = object.annex().load();
+    let kept = annex.as_ref().and_then(|annex| annex.downcast_ref::<Prepared>());
+    let fresh;
+    let prepared = match kept.filter(|kept| keeps && kept.generation == live.generation) {
+        Some(kept) => kept,
+        None => {
+            fresh = Arc::new(Box::new(Prepared::new(live, route, object, now_ms)?) as Annex);
+            if keeps {
+                object.annex().store(Some(Arc::clone(&fresh)));
+            }
+            fresh.downcast_ref::<Prepared>()?
+        }
+    };
     let mut head = Vec::with_capacity(HEAD_BYTES);
-    head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    let mut dated = false;
-    match fields {
-        Fields::Stored { stored, own } => {
-            for (name, value) in *stored {
-                if !own.replace(name) {
-                    dated |= *name == header::DATE;
-                    write_field(&mut head, name, value.as_bytes());
-                }
-            }
-            own.each(|name, value| write_field(&mut head, name, value.as_bytes()));
-        }
-        Fields::Edited(headers) => {
-            for (name, value) in headers {
-                dated |= *name == header::DATE;
-                write_field(&mut head, name, value.as_bytes());
-            }
-        }
+    head.extend_from_slice(&prepared.text);
+    if keeps && !own.is_constant() {
+        own.each(|name, value| write_field(&mut head, name, value));
     }
     if last {
-        write_field(&mut head, &header::CONNECTION, b"close");
+        head.extend_from_slice(b"connection: close\r\n");
     }
-    let mut digits = itoa::Buffer::new();
-    write_field(&mut head, &header::CONTENT_LENGTH, digits.format(length).as_bytes());
-    if !dated {
+    head.extend_from_slice(&prepared.length);
+    if !prepared.dated {
         DATE.with_borrow_mut(|date| {
             let now = UNIX_EPOCH + Duration::from_millis(now_ms);
             let ticker = date.get_or_insert_with(|| Ticker::new(now));
-            write_field(&mut head, &header::DATE, ticker.at(now).as_bytes());
+            write_field(&mut head, &header::DATE, &ticker.at(now));
         });
     }
     head.extend_from_slice(b"\r\n");
-    head
+    Some(head)
 }
 
-fn write_field(head: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
-    let name = name.as_str().as_bytes();
-    head.reserve(name.len() + value.len() + 4);
-    head.extend_from_slice(name);
+fn write_field(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    head.extend_from_slice(name.as_str().as_bytes());
     head.extend_from_slice(b": ");
-    head.extend_from_slice(value);
+    head.extend_from_slice(value.as_bytes());
     head.extend_from_slice(b"\r\n");
 }
 

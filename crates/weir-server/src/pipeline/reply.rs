@@ -74,8 +74,13 @@ impl HitFields {
         }
     }
 
+    /// Whether they are the same for every hit.
+    pub(super) fn is_constant(&self) -> bool {
+        self.age.is_none()
+    }
+
     /// Whether a stored field gives way to one of these.
-    pub(super) fn replace(&self, name: &HeaderName) -> bool {
+    pub(super) fn replace(name: &HeaderName) -> bool {
         *name == header::AGE || *name == CACHE_STATUS
     }
 
