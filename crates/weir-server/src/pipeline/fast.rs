@@ -22,8 +22,8 @@ use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::coarse_unix_ms;
 
-/// Bytes set aside for a response's head; most need a third to a half.
-const HEAD_BYTES: usize = 1024;
+/// Bytes set aside for a response's head; most need half of it.
+const HEAD_BYTES: usize = 768;
 
 /// A response to a plain request.
 pub(crate) struct Hit {
