@@ -9,6 +9,7 @@ use http::header::HeaderMap;
 use http::{Method, Uri, Version};
 
 use crate::Malformed;
+use crate::forward::asks_for_tunnel;
 use crate::host::{self, Host};
 
 /// How a request's content is delimited.
@@ -55,7 +56,7 @@ pub struct Notes {
     pub selects: bool,
     /// Cache-Control or Pragma.
     pub directs: bool,
-    /// Upgrade.
+    /// Upgrade to something that may be tunnelled.
     pub upgrades: bool,
     /// `Connection: close`: the response is the connection's last.
     pub closes: bool,
@@ -94,11 +95,11 @@ struct Fields<'a> {
 }
 
 impl Notes {
-    fn take(&mut self, name: &[u8]) {
+    fn take(&mut self, name: &[u8], value: &[u8]) {
         match name {
             [b'i', b'f', b'-', ..] | b"range" => self.selects = true,
             b"cache-control" | b"pragma" => self.directs = true,
-            b"upgrade" => self.upgrades = true,
+            b"upgrade" => self.upgrades |= asks_for_tunnel(value),
             _ => {}
         }
     }
@@ -111,7 +112,7 @@ fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
         // Most names start with another letter and are done with here.
         if matches!(text, [b'a'..=b'z', ..]) && !matches!(text, [b'c' | b'h' | b't', ..]) {
             if matches!(text, [b'i' | b'p' | b'r' | b'u', ..]) {
-                fields.notes.take(text);
+                fields.notes.take(text, value.as_bytes());
             }
             continue;
         }
@@ -127,7 +128,7 @@ fn scan(headers: &HeaderMap) -> Result<Fields<'_>, Malformed> {
             }
             b"connection" => fields.notes.closes |= value.eq_ignore_ascii_case(b"close"),
             _ if imitates_framing(text) => return Err(Malformed::SuspiciousName),
-            _ => fields.notes.take(text),
+            _ => fields.notes.take(text, value),
         }
     }
     Ok(fields)

@@ -143,6 +143,30 @@ fn the_origin_may_end_it_or_refuse() {
     assert_eq!(client.ask("GET", "/", &[]).unwrap().status, 426);
 }
 
+/// A tunnel of HTTP to the origin would be past every route, and past the cache.
+#[test]
+fn no_tunnel_for_http_itself() {
+    let (origin, seen) = echo();
+    let (_weir, address, _) = front(origin);
+    for (sent, expect) in [
+        ("h2c", None),
+        ("HTTP/2.0, h2c", None),
+        ("TLS/1.2", None),
+        ("echo/1, H2C", Some("upgrade: echo/1")),
+    ] {
+        let mut client = Client::connect(address).unwrap();
+        let fields = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__";
+        let ask = format!("GET /chat HTTP/1.1\r\nHost: a\r\n{fields}\r\nUpgrade: {sent}\r\n\r\n");
+        client.send(ask.as_bytes()).unwrap();
+        let head = String::from_utf8(client.head().unwrap()).unwrap();
+        assert_eq!(head.starts_with("HTTP/1.1 101"), expect.is_some(), "{sent}: {head}");
+        let seen = seen.recv_timeout(PATIENCE).unwrap().to_lowercase();
+        let upgrade = seen.lines().find(|line| line.starts_with("upgrade:"));
+        assert_eq!(upgrade, expect, "{sent}");
+        assert!(!seen.contains("http2-settings"), "{sent}: {seen}");
+    }
+}
+
 #[test]
 fn a_client_that_vanishes_ends_the_tunnel() {
     let (origin, seen) = echo();

@@ -75,7 +75,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) -> Hop {
     if headers.contains_key(header::CONNECTION) {
         let is_upgrade = |option| is_option(option, b"upgrade");
         if members(headers, header::CONNECTION).any(is_upgrade) {
-            hop.upgrade = headers.get(header::UPGRADE).cloned();
+            hop.upgrade = headers.get(header::UPGRADE).and_then(for_tunnels);
         }
         for name in listed_names(headers) {
             headers.remove(name);
@@ -119,6 +119,31 @@ impl Hop {
             (false, false) => return,
         };
         headers.insert(header::CONNECTION, HeaderValue::from_static(connection));
+    }
+}
+
+/// Whether an Upgrade value asks for a protocol that may be tunnelled to an origin. HTTP and TLS may
+/// not: they are for this hop, which offers neither so, and a client that spoke HTTP to an origin
+/// through a tunnel would be past every route.
+pub(crate) fn asks_for_tunnel(upgrade: &[u8]) -> bool {
+    crate::syntax::split(upgrade, b',').any(is_for_tunnel)
+}
+
+fn is_for_tunnel(protocol: &[u8]) -> bool {
+    let name = protocol.split(|&byte| byte == b'/').next().unwrap_or(protocol);
+    let ours: [&[u8]; 4] = [b"h2c", b"h2", b"http", b"tls"];
+    !name.is_empty() && !ours.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// The protocols of an Upgrade value that may be tunnelled, if there are any.
+fn for_tunnels(upgrade: &HeaderValue) -> Option<HeaderValue> {
+    let protocols = || crate::syntax::split(upgrade.as_bytes(), b',');
+    let left: Vec<&[u8]> = protocols().filter(|protocol| is_for_tunnel(protocol)).collect();
+    match left.len() {
+        0 => None,
+        all if all == protocols().count() => Some(upgrade.clone()),
+        // Parts of a value are a value.
+        _ => HeaderValue::from_bytes(&left.join(&b", "[..])).ok(),
     }
 }
 
@@ -239,6 +264,12 @@ mod tests {
         check(socket, h1, false, &[]);
         check(socket, h2, true, &[]);
         check(&[("upgrade", "websocket")], h1, true, &[]);
+        let of = |protocols| [("connection", "upgrade"), ("upgrade", protocols)];
+        for none in ["h2c", "H2C", "HTTP/2.0, h2c", "TLS/1.3", "h2", ""] {
+            check(&of(none), h1, true, &[]);
+        }
+        check(&of("h2c, a/1 , HTTP/3,b"), h1, true, &of("a/1, b"));
+        check(&of("a/1 , b"), h1, true, &of("a/1 , b"));
         check(grpc, h1, false, &[("connection", "te"), ("te", "trailers")]);
         check(grpc, h2, false, &[("te", "trailers")]);
         check(&[("te", "gzip")], h2, false, &[]);
