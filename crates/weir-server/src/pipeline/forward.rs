@@ -62,15 +62,17 @@ pub(super) fn outgoing(
         HostHeader::Fixed(name) => name,
         HostHeader::Client | HostHeader::Upstream => &target.authority,
     };
-    match HeaderValue::from_str(host) {
-        Ok(value) if !host.is_empty() => headers.insert(header::HOST, value),
-        _ => headers.remove(header::HOST),
-    };
+    if !is_only(&headers, &header::HOST, host) {
+        match HeaderValue::from_str(host) {
+            Ok(value) if !host.is_empty() => headers.insert(header::HOST, value),
+            _ => headers.remove(header::HOST),
+        };
+    }
     edit(&mut headers, &route.request_edits);
 
     let mut outgoing = Request::new(()).into_parts().0;
     outgoing.method = head.method.clone();
-    outgoing.uri = origin_target(route, source, target)?;
+    outgoing.uri = origin_target(route, source, target, &head.uri)?;
     outgoing.version = Version::HTTP_11;
     outgoing.headers = headers;
     let host = match source.host {
@@ -97,14 +99,31 @@ impl Outgoing {
     }
 }
 
-/// Path and query at the origin.
-fn origin_target(route: &Route, source: &ProxySource, target: &Target) -> Result<Uri, Refusal> {
+/// Whether the one field of this name has this value already.
+fn is_only(headers: &HeaderMap, name: &HeaderName, value: &str) -> bool {
+    let mut lines = headers.get_all(name).iter();
+    !value.is_empty() && lines.next().is_some_and(|line| line == value) && lines.next().is_none()
+}
+
+/// Path and query at the origin. `asked` is what the client asked for, shared where it is the same.
+fn origin_target(
+    route: &Route,
+    source: &ProxySource,
+    target: &Target,
+    asked: &Uri,
+) -> Result<Uri, Refusal> {
     let mut path = target.forward.as_str();
     if source.strip_prefix
         && let Pattern::Prefix(prefix) = &route.pattern
     {
         // The prefix ends in the slash that the rest begins with.
         path = path.strip_prefix(prefix.trim_end_matches('/')).unwrap_or(path);
+    }
+    if source.path_prefix.is_empty()
+        && path.starts_with('/')
+        && let Some(asked) = asked.path_and_query().filter(|asked| asked.as_str() == path)
+    {
+        return Ok(Uri::from(asked.clone()));
     }
     let text = format!("{}{path}", source.path_prefix);
     let text = if text.starts_with('/') { text } else { format!("/{text}") };
