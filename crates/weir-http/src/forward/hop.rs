@@ -122,9 +122,9 @@ impl Hop {
     }
 }
 
-/// Whether an Upgrade value asks for a protocol that may be tunnelled to an origin. HTTP and TLS may
-/// not: they are for this hop, which offers neither so, and a client that spoke HTTP to an origin
-/// through a tunnel would be past every route.
+/// Whether an Upgrade value asks for a protocol that may be tunnelled to an origin. HTTP and TLS
+/// may not: they are for this hop, which offers neither so, and a client that spoke HTTP to an
+/// origin through a tunnel would be past every route.
 pub(crate) fn asks_for_tunnel(upgrade: &[u8]) -> bool {
     crate::syntax::split(upgrade, b',').any(is_for_tunnel)
 }
