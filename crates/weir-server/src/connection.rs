@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
@@ -21,7 +21,7 @@ use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
 
 use crate::body::ReplyBody;
 use crate::fast_lane::{self, Lane};
-use crate::pipeline;
+use crate::pipeline::{self, Introduction};
 use crate::record;
 use crate::stall::WatchedBody;
 use crate::worker::Worker;
@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) tls: bool,
     /// Which listener accepted it; see [`crate::shared::Shared::listener_number`].
     pub(crate) listener: usize,
+    /// The client as origins are told of it, since the first request that one got.
+    pub(crate) introduction: OnceLock<Introduction>,
     /// Requests in a row that the fast lane might have answered.
     plain_hits: AtomicU8,
     /// How many of them it takes to go back there.
@@ -123,6 +125,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             port,
             tls,
             listener,
+            introduction: OnceLock::new(),
             plain_hits: AtomicU8::new(0),
             plain_hits_wanted: AtomicU8::new(PLAIN_HITS),
         })

@@ -29,6 +29,24 @@ pub struct Client<'a> {
     pub trust: bool,
 }
 
+/// Whether a field tells of the client: one of those that [`add_client`] writes.
+pub fn is_about_client(name: &HeaderName) -> bool {
+    // Most names begin with another letter.
+    matches!(name.as_str().as_bytes()[0], b'f' | b'x') && ABOUT_CLIENT.contains(name)
+}
+
+static ABOUT_CLIENT: [HeaderName; 5] =
+    [header::FORWARDED, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT];
+
+/// Removes what a request says of its client already.
+pub fn strip_client(headers: &mut HeaderMap) {
+    if headers.keys().any(is_about_client) {
+        for name in &ABOUT_CLIENT {
+            headers.remove(name);
+        }
+    }
+}
+
 /// Writes Forwarded and the X-Forwarded-* fields of a request to be forwarded.
 pub fn add_client(headers: &mut HeaderMap, client: &Client<'_>) {
     let proto = if client.tls { "https" } else { "http" };

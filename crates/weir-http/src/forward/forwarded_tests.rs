@@ -85,6 +85,18 @@ fn what_a_stranger_says_is_replaced() {
 }
 
 #[test]
+fn what_is_added_is_what_is_stripped() {
+    let mut headers = HeaderMap::new();
+    add_client(&mut headers, &client("192.0.2.1"));
+    assert_eq!(headers.len(), 5);
+    headers.insert("x-other", HeaderValue::from_static("a"));
+    headers.append(X_FORWARDED_FOR, HeaderValue::from_static("10.0.0.1"));
+    strip_client(&mut headers);
+    let left: Vec<_> = headers.keys().collect();
+    assert_eq!(left, ["x-other"]);
+}
+
+#[test]
 fn what_a_trusted_peer_says_is_added_to() {
     check(
         &BEFORE,

@@ -61,13 +61,15 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) -> Hop {
     // One walk finds which of them are there; eleven look-ups would cost ten times as much.
     let mut present = 0u16;
     for name in headers.keys() {
-        // All of them start with one of these letters, most others do not.
-        if !matches!(name.as_str().as_bytes()[0], b'c' | b'h' | b'k' | b'p' | b't' | b'u') {
+        if !may_be_hop_by_hop(name) {
             continue;
         }
         if let Some(index) = HOP_BY_HOP.iter().position(|hop| hop == name) {
             present |= 1 << index;
         }
+    }
+    if present == 0 {
+        return hop;
     }
     if headers.contains_key(header::TE) {
         hop.trailers = members(headers, header::TE).any(|member| is_option(member, b"trailers"));
@@ -87,6 +89,15 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) -> Hop {
         }
     }
     hop
+}
+
+/// What all of [`HOP_BY_HOP`] are by first letter and length, and hardly any other name is.
+fn may_be_hop_by_hop(name: &HeaderName) -> bool {
+    let name = name.as_str().as_bytes();
+    matches!(
+        (name[0], name.len()),
+        (b'c' | b'k', 10) | (b't', 2 | 17) | (b'u', 7) | (b'h', 14) | (b'p', _)
+    )
 }
 
 /// Removes from a trailer section what may not stand in one (RFC 9110 §6.5.1): fields that frame,

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, Method, Request, Uri, Version};
 use http_body::Body;
 use tokio::time::Instant;
 
+use super::extra::Extra;
 use super::http1::{Framing, Outbound, write_field};
 use super::request::{Outgoing, Progress, RequestBody};
 use super::server::Server;
@@ -40,6 +41,12 @@ pub(super) struct Job {
     request: Option<(Parts, RequestBody)>,
     host: Option<HeaderValue>,
     policy: HostPolicy,
+    extra: Extra,
+    framing: Framing,
+    /// Has TE, and then it says `trailers`.
+    te: bool,
+    /// Whoever sends it does not trust the server to read the content.
+    asks_to_close: bool,
     /// The body can be sent twice.
     duplicable: bool,
     /// So may the whole request, even if a server acted on it (RFC 9110, section 9.2.2).
@@ -55,6 +62,7 @@ impl Job {
     pub(super) fn new(
         request: Request<RequestBody>,
         policy: HostPolicy,
+        extra: Extra,
         group: &str,
     ) -> Result<Job, OriginError> {
         let (mut parts, body) = request.into_parts();
@@ -69,24 +77,50 @@ impl Job {
         if parts.uri.authority().is_some() {
             parts.uri = origin_form(&parts.uri);
         }
-        normalise_framing(&mut parts, &body);
-        // Answered on our side: the client gets its 100 when the body is first asked for, which is
-        // when the server takes it. Forwarding Expect would mean waiting for the server's 100.
-        parts.headers.remove(EXPECT);
-        parts.headers.remove(&KEEP_ALIVE);
-        parts.headers.remove(&PROXY_CONNECTION);
-        normalise_te(&mut parts);
-        let upgrade = parts.headers.contains_key(UPGRADE);
+        let present = Present::in_fields(&parts.headers);
+        let framing = normalise_framing(&mut parts, &body, &present);
+        if present.hop {
+            // Answered on our side: the client gets its 100 when the body is first asked for, which
+            // is when the server takes it. Forwarding Expect would mean waiting for the server's
+            // 100.
+            parts.headers.remove(EXPECT);
+            parts.headers.remove(&KEEP_ALIVE);
+            parts.headers.remove(&PROXY_CONNECTION);
+        }
+        let te = present.hop && normalise_te(&mut parts);
+        let upgrade = present.hop && parts.headers.contains_key(UPGRADE);
+        let asks_to_close =
+            present.hop && parts.headers.get(CONNECTION).is_some_and(|options| options == "close");
         let duplicable = matches!(body, RequestBody::Empty | RequestBody::Full(_));
         let repeatable = duplicable && parts.method.is_idempotent() && !upgrade;
         let is_head = parts.method == Method::HEAD;
         let request = Some((parts, body));
-        Ok(Job { request, host, policy, duplicable, repeatable, is_head, upgrade })
+        Ok(Job {
+            request,
+            host,
+            policy,
+            extra,
+            framing,
+            te,
+            asks_to_close,
+            duplicable,
+            repeatable,
+            is_head,
+            upgrade,
+        })
     }
 
     /// Path and query, for hashing. Empty once the request is gone.
     pub(super) fn parts(&self) -> Option<&Parts> {
         self.request.as_ref().map(|(parts, _)| parts)
+    }
+
+    /// Puts the extra fields among the request's own.
+    pub(super) fn join_extra(&mut self) {
+        let extra = std::mem::take(&mut self.extra);
+        if let Some((parts, _)) = &mut self.request {
+            extra.join(&mut parts.headers);
+        }
     }
 
     /// Whether there is still a request to send.
@@ -98,11 +132,8 @@ impl Job {
     /// `None` if the request is gone.
     pub(super) fn http1(&mut self, server: &Server, close: bool) -> Option<Outbound> {
         let (parts, _) = self.request.as_ref()?;
-        // The caller asks for it where it does not trust the server to read the content.
-        let asked = || parts.headers.get(CONNECTION).is_some_and(|value| value == "close");
-        let close = !self.upgrade && (close || asked());
+        let close = !self.upgrade && (close || self.asks_to_close);
         let head = self.write_head(parts, server, close);
-        let framing = framing(&parts.headers);
         let body = match self.repeatable {
             true => self.request.as_ref()?.1.duplicate()?,
             false => self.request.take()?.1,
@@ -110,7 +141,7 @@ impl Job {
         Some(Outbound {
             head,
             body: outgoing(body),
-            framing,
+            framing: self.framing,
             is_head: self.is_head,
             upgrade: self.upgrade,
             close,
@@ -137,9 +168,10 @@ impl Job {
                 write_field(&mut head, name, value.as_bytes());
             }
         }
+        head.extend_from_slice(self.extra.lines());
         if close {
             write_field(&mut head, &CONNECTION, b"close");
-        } else if !self.upgrade && parts.headers.contains_key(TE) {
+        } else if !self.upgrade && self.te {
             // RFC 9110, section 10.1.4: TE is hop-by-hop.
             write_field(&mut head, &CONNECTION, b"te");
         }
@@ -176,6 +208,7 @@ impl Job {
         }
         parts.version = Version::HTTP_2;
         let headers = &mut parts.headers;
+        self.extra.join(headers);
         headers.remove(HOST);
         headers.remove(CONNECTION);
         headers.remove(UPGRADE);
@@ -217,43 +250,72 @@ fn origin_form(uri: &Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or_else(|_| Uri::from_static("/"))
 }
 
+/// What [`Job::new`] has to look at. One walk finds it; a look-up for each would cost several times
+/// as much, mostly for nothing.
+#[derive(Default)]
+struct Present {
+    /// Content-Length or Transfer-Encoding.
+    framing: bool,
+    /// Any other field that concerns the hop.
+    hop: bool,
+}
+
+impl Present {
+    fn in_fields(headers: &HeaderMap) -> Present {
+        let mut present = Present::default();
+        for name in headers.keys() {
+            match name.as_str().as_bytes()[0] {
+                // Most names begin with another letter.
+                b'c' | b'e' | b'k' | b'p' | b't' | b'u' => {}
+                _ => continue,
+            }
+            present.framing |= *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING;
+            present.hop |= *name == CONNECTION
+                || *name == TE
+                || *name == EXPECT
+                || *name == UPGRADE
+                || *name == KEEP_ALIVE
+                || *name == PROXY_CONNECTION;
+        }
+        present
+    }
+}
+
 /// One statement of the body's length, and a true one (RFC 9112, section 6): the body is sent as
 /// the fields say.
-fn normalise_framing(parts: &mut Parts, body: &RequestBody) {
+fn normalise_framing(parts: &mut Parts, body: &RequestBody, present: &Present) -> Framing {
     let headers = &mut parts.headers;
-    headers.remove(TRANSFER_ENCODING);
-    match body.size_hint().exact() {
-        Some(0) => {
+    let exact = body.size_hint().exact();
+    // A wrapped body may not know its length while the field does: exactly that many bytes are
+    // sent, or the request fails.
+    let length = exact.or_else(|| declared_length(headers));
+    if present.framing {
+        headers.remove(TRANSFER_ENCODING);
+        headers.remove(CONTENT_LENGTH);
+    }
+    match length {
+        Some(0) if exact.is_some() => {
             // "0" where the method gives a body meaning (RFC 9110, section 8.6).
             if matches!(parts.method, Method::POST | Method::PUT | Method::PATCH) {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-            } else {
-                headers.remove(CONTENT_LENGTH);
             }
         }
         Some(length) => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        // A wrapped body may not know its length while the field does: exactly that many bytes are
-        // sent, or the request fails.
-        None => match declared_length(headers) {
-            Some(length) => {
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-            }
-            None => {
-                headers.remove(CONTENT_LENGTH);
-                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-            }
-        },
+        None => {
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
     }
+    length.map_or(Framing::Chunked, Framing::Length)
 }
 
 /// Asks for trailers if the client can take them, and for nothing else: a transfer coding that we
-/// cannot undo would reach the client as garbage.
-fn normalise_te(parts: &mut Parts) {
-    let Some(first) = parts.headers.get(TE) else { return };
+/// cannot undo would reach the client as garbage. Whether there is a TE then.
+fn normalise_te(parts: &mut Parts) -> bool {
+    let Some(first) = parts.headers.get(TE) else { return false };
     if first == "trailers" {
-        return;
+        return true;
     }
     let wants_trailers = parts.headers.get_all(TE).iter().any(|line| {
         line.as_bytes()
@@ -265,19 +327,12 @@ fn normalise_te(parts: &mut Parts) {
     } else {
         parts.headers.remove(TE);
     }
+    wants_trailers
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {
     let digits = headers.get(CONTENT_LENGTH)?.to_str().ok()?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-}
-
-/// What [`normalise_framing`] has left.
-fn framing(headers: &HeaderMap) -> Framing {
-    match headers.contains_key(TRANSFER_ENCODING) {
-        true => Framing::Chunked,
-        false => Framing::Length(declared_length(headers).unwrap_or(0)),
-    }
 }
 
 fn outgoing(body: RequestBody) -> Outgoing {

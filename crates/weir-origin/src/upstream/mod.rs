@@ -22,6 +22,7 @@ mod balance;
 mod connect;
 mod dial;
 mod exchange;
+mod extra;
 mod head;
 mod http1;
 mod limits;
@@ -43,7 +44,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
-use weir_config::Upstream;
+use weir_config::{Balance, HashKey, Upstream};
 
 use self::balance::Turns;
 use self::connect::Connector;
@@ -55,6 +56,7 @@ use self::retry::RetryBudget;
 use self::server::Server;
 use crate::error::{ErrorKind, OriginError};
 
+pub use self::extra::Extra;
 pub use self::head::HostPolicy;
 pub use self::http1::TunnelStream;
 pub use self::request::RequestBody;
@@ -62,12 +64,14 @@ pub use self::response::{ResponseBody, Tunnel};
 pub use self::status::{GroupStatus, ServerStatus};
 
 /// What sending needs to know beside the request itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// The client's address: hashed where the group says so, or where its key is absent.
     pub client: Option<IpAddr>,
     /// Whose name the server sees in Host.
     pub host: HostPolicy,
+    /// What the request says beside its own fields.
+    pub extra: Extra,
 }
 
 /// An upstream group in use.
@@ -149,9 +153,14 @@ impl Group {
     ) -> Result<Response<ResponseBody>, OriginError> {
         let worker = worker % self.workers.len();
         self.budget.earn();
-        let mut job = Job::new(request, choice.host, &self.config.name)?;
         let balance = &self.config.balance;
-        let key = job.parts().map_or(0, |head| balance::key(balance, head, choice.client));
+        let Choice { client, host, extra } = choice;
+        let mut job = Job::new(request, host, extra, &self.config.name)?;
+        if let Balance::Hash(HashKey::Header(_)) = balance {
+            // It may be one of the extra fields.
+            job.join_extra();
+        }
+        let key = job.parts().map_or(0, |head| balance::key(balance, head, client));
         let mut tried = Vec::new();
         let mut failure = None;
         loop {

@@ -13,6 +13,7 @@ use weir_config::HealthCheck;
 
 use super::Group;
 use super::connect::Fresh;
+use super::extra::Extra;
 use super::head::{HostPolicy, Job};
 use super::request::RequestBody;
 use super::stream::Open;
@@ -73,7 +74,7 @@ async fn probe(
     *request.uri_mut() =
         Uri::try_from(&check.path).map_err(|error| fail(ErrorKind::Config, error.into()))?;
     request.headers_mut().insert(USER_AGENT, AGENT);
-    let mut job = Job::new(request, HostPolicy::Server, &group.config.name)?;
+    let mut job = Job::new(request, HostPolicy::Server, Extra::default(), &group.config.name)?;
     let open = Open::reserve(&Arc::new(AtomicUsize::new(0)), 1)
         .ok_or_else(|| fail(ErrorKind::Overloaded, "no place for a probe".into()))?;
     let deadline = Instant::now() + check.timeout;

@@ -77,7 +77,7 @@ async fn a_key_stays_with_its_server() {
         let choice = Choice { client: Some([10, 0, 0, client].into()), ..Choice::default() };
         let mut places = std::collections::HashSet::new();
         for _ in 0..3 {
-            let response = group.send(0, get("/"), choice).await.unwrap();
+            let response = group.send(0, get("/"), choice.clone()).await.unwrap();
             places.insert(finish(response).await.unwrap().0);
         }
         assert_eq!(places.len(), 1, "client {client}");
@@ -114,7 +114,7 @@ async fn max_requests_spills_over_and_then_is_503() {
 async fn host_is_the_requests_or_the_servers() {
     let (address, seen) = origin(|_, _| ok("x")).await;
     let group = group(&config(&[address]));
-    let own = |host| Choice { client: None, host };
+    let own = |host| Choice { host, ..Choice::default() };
     let absolute = http::Request::get("http://authority.test/path?q")
         .body(weir_origin::upstream::RequestBody::Empty)
         .unwrap();

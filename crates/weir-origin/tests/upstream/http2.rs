@@ -78,7 +78,7 @@ async fn heads_follow_the_rules_of_http2() {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     text(&group, request).await.unwrap();
-    let choice = Choice { client: None, host: HostPolicy::Server };
+    let choice = Choice { host: HostPolicy::Server, ..Choice::default() };
     finish(group.send(0, get("/"), choice).await.unwrap()).await.unwrap();
 
     let heads = heads.lock().unwrap();

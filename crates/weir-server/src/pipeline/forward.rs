@@ -8,15 +8,16 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri, Version};
 use weir_config::{HostHeader, Pattern};
 use weir_http::forward::{
-    Client, VIA_PASSES_MAX, add_client, append_via, strip_hop_by_hop, via_passes,
+    Client, VIA_PASSES_MAX, add_client, append_via, is_about_client, strip_client,
+    strip_hop_by_hop, via_passes,
 };
-use weir_origin::upstream::{Choice, HostPolicy, RequestBody, ResponseBody};
+use weir_origin::upstream::{Choice, Extra, HostPolicy, RequestBody, ResponseBody};
 
 use super::Target;
 use super::refuse::Refusal;
 use super::reply::edit;
 use crate::connection::Connection;
-use crate::live::{ProxySource, Route};
+use crate::live::{Edit, ProxySource, Route};
 
 /// A request's head for an origin, and how to choose the server.
 pub(super) struct Outgoing {
@@ -24,7 +25,54 @@ pub(super) struct Outgoing {
     pub(super) choice: Choice,
 }
 
-/// Makes the head for the origin out of the client's.
+/// What origins are told of the client of a connection. Most of its requests have one Host, so that
+/// it is the same for all of them.
+#[derive(Debug)]
+pub(crate) struct Introduction {
+    host: Box<str>,
+    fields: Extra,
+}
+
+impl Introduction {
+    fn new(client: &Client<'_>) -> Introduction {
+        let mut fields = HeaderMap::new();
+        add_client(&mut fields, client);
+        let fields = fields.iter().map(|(name, value)| (name.clone(), value.clone()));
+        Introduction { host: client.host.into(), fields: Extra::new(fields) }
+    }
+}
+
+/// Tells the origin who the client is, unless the route has it told otherwise. What does not go
+/// into `headers` is returned.
+fn introduce(
+    connection: &Connection,
+    route: &Route,
+    target: &Target,
+    headers: &mut HeaderMap,
+) -> Extra {
+    let peer: Option<IpAddr> = connection.client.map(|address| address.ip());
+    let client = Client {
+        address: peer,
+        tls: connection.tls,
+        host: &target.authority,
+        port: connection.port,
+        trust: is_trusted(connection, peer),
+    };
+    let is_edited = |edit: &Edit| match edit {
+        Edit::Set(name, _) | Edit::Add(name, _) | Edit::Remove(name) => is_about_client(name),
+    };
+    if !client.trust && !route.request_edits.iter().any(is_edited) {
+        let known = connection.introduction.get_or_init(|| Introduction::new(&client));
+        if *known.host == *target.authority {
+            strip_client(headers);
+            return known.fields.clone();
+        }
+    }
+    add_client(headers, &client);
+    Extra::default()
+}
+
+/// Makes the head for the origin out of the client's, whose fields `headers` are.
 ///
 /// # Errors
 /// [`Refusal::Loop`] if the request has passed here too often.
@@ -33,12 +81,13 @@ pub(super) fn outgoing(
     route: &Route,
     source: &ProxySource,
     head: &Parts,
+    mut headers: HeaderMap,
     target: &Target,
 ) -> Result<Outgoing, Refusal> {
-    if via_passes(&head.headers) > VIA_PASSES_MAX {
+    if via_passes(&headers) > VIA_PASSES_MAX {
         return Err(Refusal::Loop);
     }
-    let mut headers = head.headers.clone();
+    let client = connection.client_of(&headers);
     let hop = strip_hop_by_hop(&mut headers);
     hop.restore(&mut headers, Version::HTTP_11, head.version == Version::HTTP_11);
     if target.undefined_content {
@@ -46,17 +95,7 @@ pub(super) fn outgoing(
         // not used for another request.
         headers.insert(header::CONNECTION, super::reply::CLOSE);
     }
-    let peer: Option<IpAddr> = connection.client.map(|address| address.ip());
-    add_client(
-        &mut headers,
-        &Client {
-            address: peer,
-            tls: connection.tls,
-            host: &target.authority,
-            port: connection.port,
-            trust: is_trusted(connection, peer),
-        },
-    );
+    let extra = introduce(connection, route, target, &mut headers);
     source.via.append(&mut headers, head.version);
     let host = match &source.host {
         HostHeader::Fixed(name) => name,
@@ -79,10 +118,7 @@ pub(super) fn outgoing(
         HostHeader::Upstream => HostPolicy::Server,
         HostHeader::Client | HostHeader::Fixed(_) => HostPolicy::Keep,
     };
-    Ok(Outgoing {
-        head: outgoing,
-        choice: Choice { client: connection.client_of(&head.headers), host },
-    })
+    Ok(Outgoing { head: outgoing, choice: Choice { client, host, extra } })
 }
 
 /// Whether the peer is one of the proxies whose word on the client is taken.

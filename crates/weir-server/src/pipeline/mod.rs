@@ -35,6 +35,7 @@ use crate::live::{Route, Source};
 use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::{coarse_unix_ms, unix_ms};
+pub(crate) use forward::Introduction;
 use look_up::Found;
 pub(crate) use look_up::{key_authority, scopes};
 use refuse::Refusal;

@@ -28,7 +28,7 @@ pub(in super::super) struct Outbound {
 }
 
 /// How the end of the body is told.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Framing {
     /// Bytes still to be sent.
     Length(u64),
