@@ -131,8 +131,9 @@ async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked
         return Err(Unasked::Refused(Refusal::NotFound));
     };
     let Leading { connection, route, head, target, stale } = leading;
-    let mut outgoing =
-        forward::outgoing(connection, route, source, head, target).map_err(Unasked::Refused)?;
+    let headers = head.headers.clone();
+    let mut outgoing = forward::outgoing(connection, route, source, head, headers, target)
+        .map_err(Unasked::Refused)?;
     match stale {
         Some(stale) => {
             policy::make_conditional(stale.object.headers(), &mut outgoing.head.headers);

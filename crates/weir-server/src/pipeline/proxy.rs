@@ -138,8 +138,10 @@ async fn pass(mut ask: Ask, scope: Option<u64>, why: Forward) -> Response<ReplyB
     let cache = if scope.is_some() { CacheResult::Pass } else { CacheResult::None };
     let group = Arc::clone(&source.group);
     let connection = Arc::clone(ask.connection());
-    let outgoing = match forward::outgoing(&connection, &ask.route, source, &ask.head, &ask.target)
-    {
+    // Nothing after this reads the request's fields.
+    let headers = std::mem::take(&mut ask.head.headers);
+    let (route, head, target) = (&ask.route, &ask.head, &ask.target);
+    let outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
     };
