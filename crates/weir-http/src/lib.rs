@@ -12,11 +12,12 @@ pub mod cookie;
 pub mod date;
 pub mod etag;
 pub mod forward;
+pub mod head;
 pub mod host;
 mod malformed;
 pub mod negotiate;
 pub mod path;
-pub mod plain;
+
 pub mod range;
 pub mod request;
 mod syntax;

@@ -5,6 +5,7 @@
 //! with one connection per request that is two system calls fewer (see BENCHMARKS.md, S1).
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -18,6 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::send::send_vectored;
 use crate::socket::{Phase, Socket};
 use crate::table::ConnectionTable;
+
+/// Bytes that a client may say ahead of its turn before it is left waiting.
+const AHEAD_BYTES: usize = 4096;
 
 /// A client connection's bytes. Implements tokio's I/O traits, vectored writes included.
 #[derive(Debug)]
@@ -68,6 +72,28 @@ impl Stream {
         bytes.extend_from_slice(&self.unread[self.unread_start..]);
         self.unread = bytes;
         self.unread_start = 0;
+    }
+
+    /// Watches the client while something else is waited for: what it says meanwhile is kept to be
+    /// read later, and never ready is what this is.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the client has ended its side, or what the socket says.
+    pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if self.unread_start < self.unread.len() {
+            // The next request is here. That its client has gone shows when it is answered.
+            return Poll::Pending;
+        }
+        let mut ahead = [MaybeUninit::uninit(); AHEAD_BYTES];
+        let mut ahead = ReadBuf::uninit(&mut ahead);
+        match ready!(Pin::new(&mut *self).poll_read(cx, &mut ahead)) {
+            Ok(()) if ahead.filled().is_empty() => Poll::Ready(io::ErrorKind::UnexpectedEof.into()),
+            Ok(()) => {
+                self.unread(ahead.filled().to_vec());
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(error),
+        }
     }
 
     /// Runs a nonblocking system call until it does not ask to wait.

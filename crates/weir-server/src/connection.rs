@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
-use hyper::body::Incoming;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, Version};
+use hyper::body::{Body, Incoming};
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,38 +40,37 @@ pub(crate) struct Connection {
     pub(crate) listener: usize,
     /// The client as origins are told of it, since the first request that one got.
     pub(crate) introduction: OnceLock<Introduction>,
-    /// Requests in a row that the fast lane might have answered.
-    plain_hits: AtomicU8,
+    /// Requests in a row that the fast lane might have taken.
+    simple: AtomicU8,
     /// How many of them it takes to go back there.
-    plain_hits_wanted: AtomicU8,
+    simple_wanted: AtomicU8,
 }
 
-/// A connection whose last requests with hyper were this many plain hits goes back to the fast
+/// A connection whose last requests with hyper were this many simple ones goes back to the fast
 /// lane: setting hyper up again is paid for by then. Twice as many each time it was in vain.
-const PLAIN_HITS: u8 = 2;
+const SIMPLE_WANTED: u8 = 2;
 
 impl Connection {
-    /// Takes note of whether the fast lane could have answered a request.
-    pub(crate) fn note_plain_hit(&self, plain: bool) {
-        let hits = if plain { self.plain_hits.load(Relaxed).saturating_add(1) } else { 0 };
-        self.plain_hits.store(hits, Relaxed);
+    /// Takes note of whether the fast lane might have taken a request.
+    fn note_simple(&self, simple: bool) {
+        let count = if simple { self.simple.load(Relaxed).saturating_add(1) } else { 0 };
+        self.simple.store(count, Relaxed);
     }
 
     /// Whether the connection should go back to the fast lane, and can: nothing is being served,
     /// and all that was said has left.
     fn is_for_fast_lane(&self) -> bool {
-        self.plain_hits.load(Relaxed) >= self.plain_hits_wanted.load(Relaxed)
-            && self.socket.is_idle()
+        self.simple.load(Relaxed) >= self.simple_wanted.load(Relaxed) && self.socket.is_idle()
     }
 
     /// Takes note of whether it was worth while to go to the fast lane.
     fn leave_fast_lane(&self, has_answered: bool) {
         let wanted = match has_answered {
-            true => PLAIN_HITS,
-            false => self.plain_hits_wanted.load(Relaxed).saturating_mul(2),
+            true => SIMPLE_WANTED,
+            false => self.simple_wanted.load(Relaxed).saturating_mul(2),
         };
-        self.plain_hits_wanted.store(wanted, Relaxed);
-        self.plain_hits.store(0, Relaxed);
+        self.simple_wanted.store(wanted, Relaxed);
+        self.simple.store(0, Relaxed);
     }
 
     /// The client of a request: whom trusted proxies name, or else whose connection it is.
@@ -126,8 +126,8 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             tls,
             listener,
             introduction: OnceLock::new(),
-            plain_hits: AtomicU8::new(0),
-            plain_hits_wanted: AtomicU8::new(PLAIN_HITS),
+            simple: AtomicU8::new(0),
+            simple_wanted: AtomicU8::new(SIMPLE_WANTED),
         })
     };
     match &sites.tls {
@@ -253,6 +253,13 @@ fn finish(connection: &Connection, result: hyper::Result<()>) {
     tracing::debug!(%cause, "connection ended");
 }
 
+/// Whether the fast lane might have taken a request; what it says of it is the last word.
+fn is_simple(head: &Parts, body: &Incoming) -> bool {
+    matches!(head.method, Method::GET | Method::HEAD)
+        && head.version == Version::HTTP_11
+        && body.is_end_stream()
+}
+
 /// The pipeline as hyper's service.
 struct Pipeline {
     connection: Arc<Connection>,
@@ -264,7 +271,9 @@ impl Service<Request<Incoming>> for Pipeline {
     type Future = Reply;
 
     fn call(&self, request: Request<Incoming>) -> Reply {
-        pipeline::serve(&self.connection, request)
+        let (head, body) = request.into_parts();
+        self.connection.note_simple(is_simple(&head, &body));
+        pipeline::serve(&self.connection, head, Some(body))
     }
 }
 

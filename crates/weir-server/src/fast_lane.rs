@@ -1,22 +1,27 @@
-//! The fast lane: an HTTP/1 connection without hyper, as long as it asks for hits in plain words.
-//! The first request that is anything else goes to hyper with the connection, unread; see
-//! [`crate::connection`] for when the connection comes back.
+//! The fast lane: an HTTP/1.1 connection without hyper, as long as its requests are GETs and HEADs
+//! without content. The first request that is anything else, or that is not plainly well-formed,
+//! goes to hyper with the connection, unread; see [`crate::connection`] for when it comes back.
 //!
 //! A connection that waits here for its next request holds no buffer: what arrives is read onto
-//! the stack and answered before the turn is over.
+//! the stack. A plain hit is answered before the turn is over.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use http::Response;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use weir_http::head::{self, Room};
 use weir_net::Stream;
 
-use crate::connection::Connection;
-use crate::pipeline::fast::{self, Hit};
+use crate::body::ReplyBody;
+use crate::connection::{Connection, Reply};
+use crate::outgoing::{Outgoing, fill, poll_write_some};
+use crate::pipeline::{self, fast};
 
 /// Bytes read at once: longer than an ordinary head.
 const READ_BYTES: usize = 4096;
@@ -35,45 +40,58 @@ pub(crate) enum Lane {
     },
 }
 
-/// Serves hits until something else is asked for.
+/// Serves the connection until it ends or something else is asked for.
 pub(crate) async fn serve(stream: &mut Stream, connection: &Arc<Connection>) -> Lane {
     let mut has_answered = false;
     loop {
-        let last = match poll_fn(|cx| read_and_answer(stream, connection, cx)).await {
-            Ok(Step::Sent { last }) => last,
-            Ok(Step::Sending(mut response)) => {
-                if poll_fn(|cx| response.poll_send(stream, cx)).await.is_err() {
-                    return Lane::Ended;
-                }
-                response.hit.last
-            }
+        let answered = match poll_fn(|cx| read(stream, connection, cx)).await {
+            Ok(Step::Sent { last }) => Ok(last),
+            Ok(Step::Sending(hit)) => send_hit(stream, hit).await,
+            Ok(Step::Asked(asked)) => answer(stream, connection, asked).await,
             Ok(Step::Other) => return Lane::HandedOver { has_answered },
-            Ok(Step::End) | Err(_) => return Lane::Ended,
+            Ok(Step::End) => return Lane::Ended,
+            Err(error) => Err(error),
         };
-        if last {
-            // A client that has gone needs no goodbye.
-            let _ = stream.shutdown().await;
-            return Lane::Ended;
+        match answered {
+            Ok(false) => has_answered = true,
+            Ok(true) => {
+                // A client that has gone needs no goodbye.
+                let _ = stream.shutdown().await;
+                return Lane::Ended;
+            }
+            Err(cause) => {
+                tracing::debug!(client = ?connection.client, %cause, "connection ended");
+                return Lane::Ended;
+            }
         }
-        has_answered = true;
     }
 }
 
+/// What a read has led to.
 enum Step {
-    /// A response was sent.
+    /// A hit was sent.
     Sent {
-        /// The connection's last.
+        /// The connection's last response.
         last: bool,
     },
-    /// The client takes its time.
-    Sending(Box<Response>),
+    /// A hit whose client takes its time.
+    Sending(Box<SendingHit>),
+    /// A request that took, or takes, the full way through the pipeline.
+    Asked(Box<Asked>),
     /// A request that is not for the fast lane; it was put back.
     Other,
     /// The client has ended the connection.
     End,
 }
 
-fn read_and_answer(
+/// A request that the pipeline is answering.
+struct Asked {
+    reply: Reply,
+    is_head: bool,
+    last: bool,
+}
+
+fn read(
     stream: &mut Stream,
     connection: &Arc<Connection>,
     cx: &mut Context<'_>,
@@ -85,67 +103,100 @@ fn read_and_answer(
     if bytes.is_empty() {
         return Poll::Ready(Ok(Step::End));
     }
-    let Some(hit) = fast::answer(connection, bytes) else {
+    let (size_max, count_max) = connection.worker.head_limits;
+    let mut room = Room::new();
+    let Some(head) = head::parse(bytes, &mut room, size_max, count_max) else {
         stream.unread(bytes.to_vec());
         return Poll::Ready(Ok(Step::Other));
     };
-    if hit.request_len < bytes.len() {
-        stream.unread(bytes[hit.request_len..].to_vec());
+    if let Some(hit) = fast::answer(connection, &head) {
+        put_back(stream, &bytes[head.len..]);
+        return Poll::Ready(begin_hit(stream, connection, hit, cx));
     }
-    if hit.last {
-        connection.socket.set_last();
-    }
-    let mut response = Response { hit, sent: 0 };
-    Poll::Ready(match response.poll_send(stream, cx) {
-        Poll::Ready(Ok(())) => Ok(Step::Sent { last: response.hit.last }),
-        Poll::Ready(Err(error)) => Err(error),
-        Poll::Pending => Ok(Step::Sending(Box::new(response))),
-    })
+    let Some(parts) = head.to_parts() else {
+        stream.unread(bytes.to_vec());
+        return Poll::Ready(Ok(Step::Other));
+    };
+    put_back(stream, &bytes[head.len..]);
+    let (is_head, last) = (head.is_head, head.closes);
+    let reply = pipeline::serve(connection, parts, None);
+    Poll::Ready(Ok(Step::Asked(Box::new(Asked { reply, is_head, last }))))
 }
 
-/// A response on its way.
-struct Response {
-    hit: Hit,
+/// What follows a request is the next one.
+fn put_back(stream: &mut Stream, rest: &[u8]) {
+    if !rest.is_empty() {
+        stream.unread(rest.to_vec());
+    }
+}
+
+/// Waits for the pipeline's response, and sends it. Tells whether it was the connection's last.
+async fn answer(
+    stream: &mut Stream,
+    connection: &Connection,
+    asked: Box<Asked>,
+) -> io::Result<bool> {
+    let Asked { reply, is_head, mut last } = *asked;
+    let response = wait(stream, reply).await?;
+    last |= connection.worker.shared.is_draining();
+    Outgoing::new(response, is_head, &mut last).send(stream).await?;
+    Ok(last)
+}
+
+/// Waits for a response as long as its client does.
+async fn wait(stream: &mut Stream, reply: Reply) -> io::Result<Response<ReplyBody>> {
+    let mut reply = pin!(reply);
+    poll_fn(|cx| {
+        if let Poll::Ready(response) = reply.as_mut().poll(cx) {
+            return Poll::Ready(response.map_err(|never: Infallible| match never {}));
+        }
+        stream.poll_ahead(cx).map(Err)
+    })
+    .await
+}
+
+fn begin_hit(
+    stream: &mut Stream,
+    connection: &Connection,
+    hit: fast::Hit,
+    cx: &mut Context<'_>,
+) -> io::Result<Step> {
+    let last = hit.last;
+    if last {
+        connection.socket.set_last();
+    }
+    let mut sending = SendingHit { hit, sent: 0 };
+    match sending.poll_send(stream, cx) {
+        Poll::Ready(result) => result.map(|()| Step::Sent { last }),
+        Poll::Pending => Ok(Step::Sending(Box::new(sending))),
+    }
+}
+
+async fn send_hit(stream: &mut Stream, mut sending: Box<SendingHit>) -> io::Result<bool> {
+    poll_fn(|cx| sending.poll_send(stream, cx)).await?;
+    Ok(sending.hit.last)
+}
+
+/// A hit on its way.
+struct SendingHit {
+    hit: fast::Hit,
     /// Bytes that the socket has taken.
     sent: usize,
 }
 
-impl Response {
+impl SendingHit {
     fn poll_send(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Hit { record, head, object, .. } = &mut self.hit;
+        let fast::Hit { record, head, object, .. } = &mut self.hit;
         let body = object.body();
         let total = head.len() + body.len() as usize;
         while self.sent < total {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let pieces = std::iter::once(&head[..]).chain(body.chunks().iter().map(|c| &c[..]));
             let count = fill(&mut slices, pieces, self.sent);
-            let stream = Pin::new(&mut *stream);
-            self.sent += ready!(stream.poll_write_vectored(cx, &slices[..count]))?;
+            self.sent += ready!(poll_write_some(stream, &slices[..count], cx))?;
             record.body_bytes = self.sent.saturating_sub(head.len()) as u64;
         }
         record.complete = true;
         Poll::Ready(Ok(()))
     }
-}
-
-/// Fills `slices` with what follows the first `skip` bytes of `pieces`; returns how many it took.
-fn fill<'a>(
-    slices: &mut [IoSlice<'a>],
-    pieces: impl Iterator<Item = &'a [u8]>,
-    mut skip: usize,
-) -> usize {
-    let mut count = 0;
-    for piece in pieces {
-        if skip >= piece.len() {
-            skip -= piece.len();
-            continue;
-        }
-        if count == slices.len() {
-            break;
-        }
-        slices[count] = IoSlice::new(&piece[skip..]);
-        count += 1;
-        skip = 0;
-    }
-    count
 }

@@ -9,6 +9,7 @@ mod error;
 mod fast_lane;
 mod live;
 mod metrics;
+mod outgoing;
 mod pipeline;
 mod record;
 mod router;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Method, Uri, Version};
-use weir_http::plain::PlainGet;
+use weir_http::head::PlainGet;
 
 use crate::access_log::{Entry, Remembered};
 use crate::connection::Connection;

@@ -53,6 +53,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) table: Arc<ConnectionTable>,
     pub(crate) http1: http1::Builder,
+    /// The longest request head, in bytes, and the most fields it may have.
+    pub(crate) head_limits: (usize, usize),
     pub(crate) http2: http2::Builder<StreamExecutor>,
     /// Turns true when a graceful stop begins.
     pub(crate) drain: watch::Sender<bool>,
@@ -99,6 +101,7 @@ impl Worker {
             index,
             table: Arc::new(ConnectionTable::new()),
             http1: http1_builder(&limits),
+            head_limits: (limits.header_size, limits.header_count),
             http2: http2_builder(&limits, StreamExecutor::new(Arc::clone(&shared))),
             drain: watch::Sender::new(false),
             shared,

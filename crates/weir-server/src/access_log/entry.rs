@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
-use weir_http::plain::PlainGet;
+use weir_http::head::PlainGet;
 
 /// What is logged of one request.
 #[derive(Debug)]

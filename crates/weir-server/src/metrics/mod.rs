@@ -72,7 +72,7 @@ pub(crate) struct RouteMetrics {
 #[repr(align(64))]
 struct Shard {
     requests: [[AtomicU64; CacheResult::ALL.len()]; STATUS_SLOTS],
-    /// Of the requests, those answered without hyper.
+    /// Of the requests, those served without hyper.
     fast: AtomicU64,
     body_bytes: AtomicU64,
     duration: Histogram,
@@ -109,7 +109,7 @@ impl RouteMetrics {
         shard.duration.record(took);
     }
 
-    /// Counts a request that the fast lane answers; that it was answered is counted by itself.
+    /// Counts a request that the fast lane takes; that it was answered is counted by itself.
     #[inline]
     pub(crate) fn count_fast(&self, worker: usize) {
         self.shards[worker % self.shards.len()].fast.fetch_add(1, Relaxed);

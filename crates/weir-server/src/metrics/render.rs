@@ -84,7 +84,7 @@ fn routes(page: &mut Page, shared: &Shared) {
     page.family(
         "weir_fast_lane_requests_total",
         "counter",
-        "Requests answered on the fast lane: plain ones of HTTP/1.1 for what is stored.",
+        "Requests served on the fast lane: GET and HEAD of HTTP/1.1 without content.",
     );
     for route in &all {
         let labels = [("site", route.site.as_str()), ("route", &route.route)];

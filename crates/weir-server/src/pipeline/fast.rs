@@ -2,16 +2,14 @@
 //! stages of [`super::serve`] with the same functions and the same result; what it leaves out are
 //! the tables of fields in between. Anything but a fresh hit is handed over to the full path.
 
-use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use weir_cache::{Annex, Object};
-use weir_http::date::Ticker;
+use weir_http::head::Head;
 use weir_http::path;
-use weir_http::plain;
 use weir_http::request::Framing;
 
 use super::reply::{self, HitFields};
@@ -19,11 +17,9 @@ use super::{admit, look_up, route};
 use crate::connection::Connection;
 use crate::live::{Live, Route};
 use crate::metrics::CacheResult;
+use crate::outgoing::{HEAD_BYTES, write_date, write_field};
 use crate::record::Record;
 use crate::shared::coarse_unix_ms;
-
-/// Bytes set aside for a response's head; most need half of it.
-const HEAD_BYTES: usize = 768;
 
 /// A response to a plain request.
 pub(crate) struct Hit {
@@ -32,18 +28,15 @@ pub(crate) struct Hit {
     pub(crate) head: Vec<u8>,
     /// Whose body follows.
     pub(crate) object: Arc<Object>,
-    /// Bytes of the request.
-    pub(crate) request_len: usize,
     /// The connection ends with this response.
     pub(crate) last: bool,
 }
 
-/// Answers the request at the beginning of `bytes`, if it is whole, plain and a hit.
-pub(crate) fn answer(connection: &Arc<Connection>, bytes: &[u8]) -> Option<Hit> {
+/// Answers a request, if it is plain and a hit.
+pub(crate) fn answer(connection: &Arc<Connection>, head: &Head<'_, '_>) -> Option<Hit> {
+    let request = head.plain()?;
     let shared = &connection.worker.shared;
     let live = shared.live.load();
-    let limits = &live.config.server.limits;
-    let request = plain::parse(bytes, limits.header_size, limits.header_count)?;
     let started = Instant::now();
 
     // Route.
@@ -64,14 +57,14 @@ pub(crate) fn answer(connection: &Arc<Connection>, bytes: &[u8]) -> Option<Hit> 
     let object = look_up::plain_hit(connection, route, &asked, now_ms)?;
 
     // Reply.
-    let last = request.closes || shared.is_draining();
+    let last = head.closes || shared.is_draining();
     let head = write_head(&live, route, &object, now_ms, last)?;
     let mut record = Record::start(connection, started);
     record.set_plain_route(route, &request);
     route.metrics.count_fast(connection.worker.index);
     record.status = StatusCode::OK.as_u16();
     record.cache = CacheResult::Hit;
-    Some(Hit { record, head, object, request_len: request.len, last })
+    Some(Hit { record, head, object, last })
 }
 
 /// The part of a response's head that is the same for every hit of an object, as it is sent.
@@ -150,23 +143,8 @@ fn write_head(
     }
     head.extend_from_slice(&prepared.length);
     if !prepared.dated {
-        DATE.with_borrow_mut(|date| {
-            let now = UNIX_EPOCH + Duration::from_millis(now_ms);
-            let ticker = date.get_or_insert_with(|| Ticker::new(now));
-            write_field(&mut head, &header::DATE, &ticker.at(now));
-        });
+        write_date(&mut head, now_ms);
     }
     head.extend_from_slice(b"\r\n");
     Some(head)
-}
-
-fn write_field(head: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
-    head.extend_from_slice(name.as_str().as_bytes());
-    head.extend_from_slice(b": ");
-    head.extend_from_slice(value.as_bytes());
-    head.extend_from_slice(b"\r\n");
-}
-
-thread_local! {
-    static DATE: RefCell<Option<Ticker>> = const { RefCell::new(None) };
 }

@@ -174,7 +174,7 @@ pub(super) fn plain_hit(
 }
 
 /// Whether a stored response is the same for every plain request.
-pub(super) fn is_plain(object: &Object) -> bool {
+fn is_plain(object: &Object) -> bool {
     object.status() == StatusCode::OK && !object.headers().contains_key(header::VARY)
 }
 

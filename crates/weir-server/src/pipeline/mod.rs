@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::request::Parts;
-use http::{Method, Request, Response, Version};
+use http::{Response, Version};
 use hyper::body::{Body, Incoming};
 
 use crate::body::ReplyBody;
@@ -68,10 +68,13 @@ pub(crate) struct Target {
     undefined_content: bool,
 }
 
-/// Answers one request.
-pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) -> Reply {
+/// Answers one request. Without `body` it has no content and comes by the fast lane.
+pub(crate) fn serve(
+    connection: &Arc<Connection>,
+    mut head: Parts,
+    body: Option<Incoming>,
+) -> Reply {
     let mut record = Record::start(connection, Instant::now());
-    let (mut head, body) = request.into_parts();
     let version = head.version;
     let live = connection.worker.shared.live.load();
 
@@ -82,16 +85,19 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
             if let Some(site) = site.or_else(|| live.nobody(connection.listener)) {
                 record.set_site(site, &head.method, &head.uri, version, &head.headers);
             }
-            let response = refuse::refuse(refusal, record, &head, Some(&body));
+            let response = refuse::refuse(refusal, record, &head, body.as_ref());
             return unread::reply(response, version, body);
         }
     };
     let route = Arc::clone(routed.route);
     record.set_route(&route, &head.method, &head.uri, head.version, &head.headers);
+    if body.is_none() {
+        route.metrics.count_fast(connection.worker.index);
+    }
 
     // Admit.
     if let Err(refusal) = admit::admit(&route, &head.method, routed.framing) {
-        let response = refuse::refuse(refusal, record, &head, Some(&body));
+        let response = refuse::refuse(refusal, record, &head, body.as_ref());
         return unread::reply(response, version, body);
     }
 
@@ -100,23 +106,18 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
     let missed = match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
             let selects = routed.notes.selects;
-            let plain = head.method == Method::GET && version == Version::HTTP_11;
-            connection.note_plain_hit(plain && !selects && look_up::is_plain(&object));
             if routed.notes.closes && version < Version::HTTP_2 {
                 connection.socket.set_last();
             }
             let response = reply::from_cache(record, &route, &mut head, selects, object, now_ms);
             return unread::reply(response, version, body);
         }
-        Found::Missed(missed) => {
-            connection.note_plain_hit(false);
-            missed
-        }
+        Found::Missed(missed) => missed,
     };
 
     // Source.
     let target = routed.into_target(&head.uri);
-    let mut ask = Ask { record, route, head, body: Some(body), target, now: SystemTime::now() };
+    let mut ask = Ask { record, route, head, body, target, now: SystemTime::now() };
     if let Source::Proxy(_) = &ask.route.source {
         return Reply::Later(Box::pin(proxy::answer(ask, missed)));
     }
@@ -127,8 +128,7 @@ pub(crate) fn serve(connection: &Arc<Connection>, request: Request<Incoming>) ->
             unread::read(body).await;
             files::answer(ask, missed).await
         })),
-        (_, None) => Reply::Now(Some(fixed::answer(ask))),
-        (_, Some(body)) => unread::reply(fixed::answer(ask), version, body),
+        (_, body) => unread::reply(fixed::answer(ask), version, body),
     }
 }
 

@@ -24,10 +24,14 @@ pub(super) fn is_open(version: Version, body: &Incoming) -> bool {
 }
 
 /// Replies when the request is over.
-pub(super) fn reply(response: Response<ReplyBody>, version: Version, body: Incoming) -> Reply {
-    if !is_open(version, &body) {
+pub(super) fn reply(
+    response: Response<ReplyBody>,
+    version: Version,
+    body: Option<Incoming>,
+) -> Reply {
+    let Some(body) = body.filter(|body| is_open(version, body)) else {
         return Reply::Now(Some(response));
-    }
+    };
     Reply::Later(Box::pin(async move {
         read(body).await;
         response

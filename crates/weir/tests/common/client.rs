@@ -120,6 +120,11 @@ impl Client {
             }
     }
 
+    /// Bytes that have arrived and were not taken.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Everything until the server closes the connection.
     pub fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
         while self.receive()? > 0 {}
