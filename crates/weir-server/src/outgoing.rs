@@ -69,8 +69,8 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Prepares a response to GET, or to HEAD if `is_head`. `last` is set if the response says or is
-    /// to say that it is the connection's last.
+    /// Prepares a response to GET, or to HEAD if `is_head`. If `last`, it says that it is the
+    /// connection's last; if it says so by itself, `last` is set.
     pub(crate) fn new(response: Response<ReplyBody>, is_head: bool, last: &mut bool) -> Outgoing {
         let (parts, body) = response.into_parts();
         let mut front = Vec::with_capacity(HEAD_BYTES);
