@@ -7,7 +7,9 @@
 //! 1. [`Cache::lookup`] under a [`KeyRef`]: a hit ends here.
 //! 2. [`Cache::collapse`]: one request becomes the [`Lead`], others [`Follow`] it.
 //! 3. The leader asks the source and hands the answer to [`policy::admit`]. What may not be stored
-//!    is a [`Lead::pass`]; a 304 goes through [`policy::freshen`] to [`Lead::refreshed`].
+//!    is a [`Lead::pass`], which leaves a [`Mark`]; a 304 goes through [`policy::freshen`] to
+//!    [`Lead::refreshed`]. Under a mark every request asks the source for itself, and the first
+//!    whose answer may be stored becomes a lead by [`Cache::lead_after_all`].
 //! 4. [`Lead::start`] opens a fill. Its [`FillWriter`] puts the body into shared memory, where
 //!    [`FillReader`]s find it as it comes; at its end it becomes an [`Object`] of the index.
 //!
@@ -80,7 +82,7 @@ pub use key::{Key, KeyRef};
 pub use object::{Annex, Head, Object, SourceStamp, Stamp};
 pub use policy::{Freshness, RequestDirectives};
 pub use selectors::Selectors;
-pub use store::{Cache, Lookup, PurgeMode, Settings, Stale, Stats};
+pub use store::{Cache, Lookup, Mark, PurgeMode, Settings, Stale, Stats};
 
 #[cfg(test)]
 mod test_support;

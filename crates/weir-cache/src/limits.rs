@@ -20,10 +20,11 @@ pub const VARIANTS_PER_KEY_MAX: usize = 64;
 /// the source without being collapsed. The same number as variants.
 pub const FLIGHTS_PER_KEY_MAX: usize = VARIANTS_PER_KEY_MAX;
 
-/// How long requests for a key pass uncollapsed after its response could not be stored.
+/// How long requests for a key pass uncollapsed after its response could not be stored, unless one
+/// of them can be.
 pub const PASS_LIFETIME_MS: u64 = 10_000;
 
-/// Remembered passes per shard: 64 shards of 1,024 marks of 16 bytes are 1 MiB.
+/// Remembered passes per shard: 64 shards of 1,024 marks of 24 bytes are 1.5 MiB.
 pub const PASSES_PER_SHARD_MAX: usize = 1024;
 
 /// Shards of the index. Sixteen times the cores of a common server, so that two workers seldom

@@ -148,6 +148,22 @@ impl ResponseDirectives {
         directives
     }
 
+    /// Whether a response says `no-store` at first sight, for callers that expect it and would
+    /// rather not read all directives. It errs to `true` if the word is part of a quoted list, and
+    /// to `false` if another directive may have the last word.
+    pub fn glance_no_store(response: &HeaderMap) -> bool {
+        let mut no_store = false;
+        for value in response.get_all(header::CACHE_CONTROL) {
+            for member in value.as_bytes().split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                no_store |= member.eq_ignore_ascii_case(b"no-store");
+                if member.eq_ignore_ascii_case(b"must-understand") {
+                    return false;
+                }
+            }
+        }
+        no_store && !response.contains_key(&CDN_CACHE_CONTROL)
+    }
+
     /// Parses one Cache-Control value.
     pub fn parse(value: &[u8]) -> ResponseDirectives {
         let mut directives = ResponseDirectives::default();

@@ -180,3 +180,23 @@ proptest! {
         prop_assert_eq!(request(&format!("max-age=\"{number}\"")).max_age, seconds(number));
     }
 }
+
+#[test]
+fn a_glance_sees_a_plain_no_store() {
+    let check = |lines: &[(&'static str, &str)], expect| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        assert_eq!(ResponseDirectives::glance_no_store(&headers), expect, "{lines:?}");
+    };
+    check(&[], false);
+    check(&[("cache-control", "no-store")], true);
+    check(&[("cache-control", "private, max-age=0,\tNo-Store ")], true);
+    check(&[("cache-control", "private"), ("cache-control", "no-store")], true);
+    check(&[("cache-control", "no-stores, max-age=60")], false);
+    check(&[("cache-control", "no-store, must-understand")], false);
+    check(&[("cache-control", "no-store"), ("cache-control", "Must-Understand")], false);
+    check(&[("cache-control", "no-store"), ("cdn-cache-control", "max-age=60")], false);
+    check(&[("cdn-cache-control", "no-store")], false);
+}

@@ -329,3 +329,55 @@ fn what_cannot_be_stored_is_not_waited_for() {
     assert_eq!(count(), 11);
     assert!(start.elapsed() < Duration::from_secs(2), "one after the other: {:?}", start.elapsed());
 }
+
+/// One odd request does not keep a URL from being stored for the others.
+#[test]
+fn an_odd_request_keeps_no_url_from_being_stored() {
+    let (origin, count) = counting(|_, request| match request.values("accept").concat().as_str() {
+        "x/y" => answer("406 Not Acceptable", "", b"no"),
+        accept => {
+            answer("200 OK", "Cache-Control: max-age=600\r\nVary: Accept\r\n", accept.as_bytes())
+        }
+    });
+    let (_weir, address) = front(&origin, "");
+    assert_eq!(get(address, "/a", &[("Accept", "x/y")]).status, 406);
+    assert_eq!(get(address, "/a", &[("Accept", "x/y")]).status, 406);
+    let text = [("Accept", "text/html")];
+    assert!(cache_status(&get(address, "/a", &text)).contains("stored"));
+    let hit = get(address, "/a", &text);
+    assert!(is_hit(&hit) && hit.body == b"text/html", "{:?}", hit.headers);
+    // The variant is as its request was.
+    assert_eq!(get(address, "/a", &[("Accept", "text/plain")]).body, b"text/plain");
+    assert_eq!(count(), 4);
+}
+
+/// Under a mark, requests for a part or for themselves go to the origin as they are, and what they
+/// get is not stored.
+#[test]
+fn under_a_mark_only_whole_answers_for_all_are_stored() {
+    const KEPT: &str = "Cache-Control: max-age=600\r\n";
+    let check = |fields: Fields<'static>, status: &'static str, stored: bool| {
+        let (origin, count) = counting(move |n, request| match n {
+            0 => answer("500 Oh", "", b"no"),
+            _ => {
+                let came = fields.iter().all(|(name, value)| request.values(name) == [*value]);
+                answer(if came { status } else { "400 Changed" }, KEPT, b"body")
+            }
+        });
+        let (_weir, address) = front(&origin, "");
+        assert_eq!(get(address, "/a", fields).status, 500, "{fields:?}");
+        let got = get(address, "/a", fields);
+        assert!(status.starts_with(&got.status.to_string()), "{fields:?}: {}", got.status);
+        assert_eq!(cache_status(&got).contains("stored"), stored, "{fields:?}");
+        let next = get(address, "/a", &[]);
+        assert_eq!(is_hit(&next), stored, "{fields:?}");
+        assert_eq!(count(), 3 - usize::from(stored), "{fields:?}");
+    };
+    check(&[], "200 OK", true);
+    check(&[("Accept", "x/y")], "200 OK", true);
+    check(&[("Range", "bytes=0-1")], "206 Partial Content", false);
+    check(&[("Range", "bytes=9-")], "416 Range Not Satisfiable", false);
+    check(&[("If-Match", "\"a\"")], "412 Precondition Failed", false);
+    check(&[("Authorization", "Basic eDp5")], "200 OK", false);
+    check(&[("Cache-Control", "no-store")], "200 OK", false);
+}

@@ -76,6 +76,13 @@ fn ask(address: SocketAddr) -> Client {
     client
 }
 
+fn purge(admin: SocketAddr, what: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let purge = command.arg("purge").args(what).args(["--admin", &admin.to_string()]);
+    let purge = purge.output().unwrap();
+    assert!(purge.status.success(), "{}", String::from_utf8_lossy(&purge.stderr));
+}
+
 fn is_hit(response: &Response) -> bool {
     response.header("cache-status").is_some_and(|value| value.starts_with("weir; hit"))
 }
@@ -202,11 +209,7 @@ fn a_purge_reaches_what_is_still_arriving() {
     let head = format!("HTTP/1.1 200 OK\r\n{FRESH}Content-Length: 6\r\n\r\nold");
     connection.write_all(head.as_bytes()).unwrap();
     leader.head().unwrap();
-    let purge = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["purge", "http://site.example/a", "--admin", &admin.to_string()])
-        .output()
-        .unwrap();
-    assert!(purge.status.success(), "{}", String::from_utf8_lossy(&purge.stderr));
+    purge(admin, &["http://site.example/a"]);
     // Who comes after the purge must not get what was there before it.
     let mut late = ask(address);
     let mut second = origin.next();
@@ -253,4 +256,99 @@ fn waiting_for_another_has_an_end() {
     assert_eq!(follower.response("GET").unwrap().body, b"own");
     first.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate").unwrap();
     assert_eq!(leader.response("GET").unwrap().body, b"late");
+}
+
+/// Answers with a body, as the last on its connection: the origin reads one request from each.
+fn tell(mut connection: TcpStream, status: &str, fields: &str, body: &str) {
+    let length = body.len();
+    let fields = format!("{fields}Connection: close\r\nContent-Length: {length}\r\n");
+    let text = format!("HTTP/1.1 {status}\r\n{fields}\r\n{body}");
+    connection.write_all(text.as_bytes()).unwrap();
+}
+
+/// Has an answer that cannot be stored leave its mark.
+fn mark(origin: &Held, address: SocketAddr) {
+    let mut client = ask(address);
+    tell(origin.next(), "500 Oh", "", "no");
+    assert_eq!(client.response("GET").unwrap().status, 500);
+}
+
+/// After an answer that could not be stored nobody waits, and the first that can be stored is.
+#[test]
+fn under_a_mark_the_first_storable_answer_is_stored() {
+    let origin = held();
+    let (_weir, address, _) = front(origin.address, "");
+    mark(&origin, address);
+    // All are at the origin before one is answered.
+    let asked: Vec<(Client, TcpStream)> = (0..4).map(|_| (ask(address), origin.next())).collect();
+    for (number, (mut client, connection)) in asked.into_iter().enumerate() {
+        match number {
+            0 => tell(connection, "500 Oh", "", "0"),
+            _ => tell(connection, "200 OK", FRESH, &number.to_string()),
+        }
+        let got = client.response("GET").unwrap();
+        assert_eq!(got.body, number.to_string().as_bytes());
+        let stored = got.header("cache-status").unwrap().contains("stored");
+        assert_eq!(stored, number == 1, "{number}: {:?}", got.headers);
+    }
+    let hit = client::ask(address, "GET", "/a", &[]);
+    assert!(is_hit(&hit) && hit.body == b"1", "{:?}", hit.headers);
+    assert_eq!(origin.asked.load(SeqCst), 5);
+}
+
+/// Those who waited for an answer that cannot be shared go to the origin all at once, and the first
+/// of their answers that can be stored is.
+#[test]
+fn released_followers_store_what_they_get() {
+    let origin = held();
+    let (_weir, address, admin) = front(origin.address, "");
+    let clients: Vec<Client> = (0..20).map(|_| ask(address)).collect();
+    let first = origin.next();
+    wait_for_followers(admin, 19);
+    tell(first, "500 Oh", "", "no");
+    let connections: Vec<TcpStream> = (0..19).map(|_| origin.next()).collect();
+    for connection in connections {
+        tell(connection, "200 OK", FRESH, "yes");
+    }
+    let got = clients.into_iter().map(|mut client| client.response("GET").unwrap().status);
+    assert_eq!(got.filter(|&status| status == 200).count(), 19);
+    assert!(is_hit(&client::ask(address, "GET", "/a", &[])));
+    assert_eq!(origin.asked.load(SeqCst), 20);
+}
+
+/// What was asked for before a purge is not stored after it, though no fill had begun.
+#[test]
+fn a_purge_reaches_what_is_asked_for_under_a_mark() {
+    let purges: [&[&str]; 4] = [
+        &["http://site.example/a"],
+        &["http://site.example/a", "--soft"],
+        &["--site", "*"],
+        &["--all"],
+    ];
+    for what in purges {
+        let origin = held();
+        let (_weir, address, admin) = front(origin.address, "");
+        // Asked for before the purge, its head comes after.
+        mark(&origin, address);
+        let (mut client, connection) = (ask(address), origin.next());
+        purge(admin, what);
+        tell(connection, "200 OK", FRESH, "old");
+        assert_eq!(client.response("GET").unwrap().body, b"old", "{what:?}");
+        // Its head comes before the purge, its end after.
+        mark(&origin, address);
+        let (mut client, mut connection) = (ask(address), origin.next());
+        let fields = format!("{FRESH}Connection: close\r\nContent-Length: 3\r\n");
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\nol");
+        connection.write_all(head.as_bytes()).unwrap();
+        client.head().unwrap();
+        purge(admin, what);
+        connection.write_all(b"d").unwrap();
+        drop(connection);
+        assert_eq!(client.take(3).unwrap(), b"old", "{what:?}");
+        let mut next = ask(address);
+        tell(origin.next(), "200 OK", FRESH, "new");
+        assert_eq!(next.response("GET").unwrap().body, b"new", "{what:?}");
+        let hit = client::ask(address, "GET", "/a", &[]);
+        assert!(is_hit(&hit) && hit.body == b"new", "{what:?}: {:?}", hit.body);
+    }
 }

@@ -12,7 +12,7 @@ use super::shared::Fill;
 use crate::key::KeyRef;
 use crate::object::Object;
 use crate::policy::{RequestDirectives, is_confined};
-use crate::store::{Cache, Lookup};
+use crate::store::{Cache, Lookup, Mark};
 
 /// The part of a request that missed.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub enum Collapse {
     Follow(Follow),
     /// A response to send has been stored since the lookup.
     Hit(Arc<Object>),
-    /// Ask the source for this request alone: responses for the key cannot be stored, or too many
-    /// of its variants are being fetched.
-    Pass,
+    /// Ask the source without waiting for others: a recent response could not be stored, or (no
+    /// mark) too many variants of the key are being fetched.
+    Pass(Option<Mark>),
 }
 
 /// What followers get.
@@ -35,8 +35,8 @@ pub enum Outcome {
     Fill(Arc<Fill>),
     /// A complete response.
     Object(Arc<Object>),
-    /// The response cannot be shared: ask the source.
-    Pass,
+    /// The response cannot be shared: ask the source, under the mark that it leaves.
+    Pass(Mark),
     /// The leader's request failed.
     Failed(Failure),
     /// The leader's response is not one that this request selects: look up and collapse again.
@@ -57,7 +57,7 @@ impl Outcome {
         match self {
             Outcome::Fill(fill) => fill.head().selectors.matches(request),
             Outcome::Object(object) => object.selectors().matches(request),
-            Outcome::Pass | Outcome::Failed(_) | Outcome::Retry => true,
+            Outcome::Pass(_) | Outcome::Failed(_) | Outcome::Retry => true,
         }
     }
 }
@@ -121,7 +121,7 @@ impl Cache {
         // is found here.
         match inner.find(hash, key, request, directives, now_ms) {
             Lookup::Fresh(object) => return Collapse::Hit(object),
-            Lookup::Pass => return Collapse::Pass,
+            Lookup::Pass(mark) => return Collapse::Pass(Some(mark)),
             Lookup::Stale(_) | Lookup::VaryMiss | Lookup::Miss => {}
         }
         let varies = flights
@@ -130,9 +130,22 @@ impl Cache {
         let expected = varies.map(|selectors| selectors.for_request(request));
         let flight = Arc::new(Flight::new(key.to_key(), hash, expected, confined));
         if !flights.add(&flight) {
-            return Collapse::Pass;
+            return Collapse::Pass(None);
         }
         drop(flights);
         Collapse::Lead(Lead::new(self.clone(), flight))
+    }
+
+    /// The answer to a request that passed under `mark` may be stored: its request leads after all,
+    /// and others may join. That is for the first such answer; `None` for those after it, or if the
+    /// key was purged since the request was looked up.
+    pub fn lead_after_all(&self, mark: Mark, key: &KeyRef<'_>) -> Option<Lead> {
+        let inner = &self.inner;
+        let flight = Arc::new(Flight::new(key.to_key(), mark.hash, None, mark.confined));
+        // Until the flight is in the table, where purges find it, no purge may take the mark.
+        let mut flights = inner.flights(mark.hash).lock();
+        let leads = inner.take_mark(mark) && flights.add(&flight);
+        drop(flights);
+        leads.then(|| Lead::new(self.clone(), flight))
     }
 }

@@ -14,7 +14,7 @@ use crate::limits::{FLIGHTS_PER_KEY_MAX, PASS_LIFETIME_MS};
 use crate::object::Head;
 use crate::policy::{Freshened, Freshness, RequestDirectives};
 use crate::selectors::Selectors;
-use crate::store::{Cache, Lookup, Settings};
+use crate::store::{Cache, Lookup, Mark, PurgeMode, Settings};
 use crate::test_support::headers;
 
 const KEY: KeyRef<'_> = KeyRef { scope: 1, authority: "a.example", path_and_query: "/" };
@@ -111,7 +111,7 @@ fn a_leader_without_an_answer_releases_its_followers() {
         end(lead);
         let got = match wait(follow, "") {
             Outcome::Failed(failure) => format!("failed {}", failure.status.as_u16()),
-            Outcome::Pass => "pass".into(),
+            Outcome::Pass(_) => "pass".into(),
             Outcome::Fill(_) => "fill".into(),
             other => format!("{other:?}"),
         };
@@ -124,8 +124,142 @@ fn a_leader_without_an_answer_releases_its_followers() {
 fn after_a_pass_requests_are_not_collapsed_for_a_while() {
     let cache = cache();
     lead(&cache, "").pass(0);
-    assert!(matches!(collapse_at(&cache, "", PASS_LIFETIME_MS - 1), Collapse::Pass));
+    assert!(matches!(collapse_at(&cache, "", PASS_LIFETIME_MS - 1), Collapse::Pass(_)));
     assert!(matches!(collapse_at(&cache, "", PASS_LIFETIME_MS), Collapse::Lead(_)));
+}
+
+/// The mark that an answer which cannot be stored leaves.
+fn marked(cache: &Cache, request: &str, now_ms: u64) -> Mark {
+    lead(cache, request).pass(now_ms);
+    match collapse_at(cache, request, now_ms) {
+        Collapse::Pass(Some(mark)) => mark,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_first_answer_under_a_mark_that_can_be_stored_is() {
+    let cache = cache();
+    let mark = marked(&cache, "", 0);
+    let first = cache.lead_after_all(mark, &KEY).expect("first");
+    assert!(cache.lead_after_all(mark, &KEY).is_none(), "twice");
+    // The mark is gone: who comes now waits for it, and reads along.
+    let early = follow(&cache, "");
+    let (mut writer, _reader) = started(first, head_for("", ""));
+    let late = follow(&cache, "");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(writer.write(Bytes::from_static(b"abc"))).unwrap();
+    assert!(matches!(writer.finish(None), Ok(Finished::Stored(_))));
+    for follow in [early, late] {
+        assert!(matches!(wait(follow, ""), Outcome::Fill(_)));
+    }
+    assert!(matches!(collapse_at(&cache, "", 0), Collapse::Hit(_)));
+    assert_eq!(cache.stats().flights, 0);
+}
+
+#[test]
+fn followers_pass_under_the_mark_of_their_leader() {
+    let cache = cache();
+    let lead = lead(&cache, "");
+    let follow = follow(&cache, "");
+    lead.pass(0);
+    let Outcome::Pass(mark) = wait(follow, "") else { panic!("no pass") };
+    // Its time being over says nothing about what was asked for under it.
+    assert!(matches!(collapse_at(&cache, "", PASS_LIFETIME_MS), Collapse::Lead(_)));
+    assert!(cache.lead_after_all(mark, &KEY).is_some());
+}
+
+#[test]
+fn a_mark_that_was_taken_away_gives_no_right() {
+    type Take = fn(&Cache);
+    let takes: [(&str, Take); 7] = [
+        ("purge", |cache| {
+            _ = cache.purge(&KEY, PurgeMode::Remove);
+        }),
+        ("soft purge", |cache| {
+            _ = cache.purge(&KEY, PurgeMode::Expire { now_ms: 1 });
+        }),
+        ("scope", |cache| {
+            _ = cache.purge_scope(KEY.scope, PurgeMode::Remove);
+        }),
+        ("soft scope", |cache| {
+            _ = cache.purge_scope(1, PurgeMode::Expire { now_ms: 1 });
+        }),
+        ("all", |cache| {
+            _ = cache.purge_all(PurgeMode::Remove);
+        }),
+        ("soft all", |cache| {
+            _ = cache.purge_all(PurgeMode::Expire { now_ms: 1 });
+        }),
+        ("stored", |cache| {
+            _ = cache.insert(&KEY, head_for("vary: x", ""), body("a"), None);
+        }),
+    ];
+    for request in ["", "authorization: a"] {
+        for (name, take) in takes {
+            let cache = cache();
+            let mark = marked(&cache, request, 0);
+            take(&cache);
+            assert!(cache.lead_after_all(mark, &KEY).is_none(), "{name}, {request:?}");
+            // A later mark is another one.
+            let late = 5000;
+            let Collapse::Lead(lead) = collapse_at(&cache, request, late) else { panic!() };
+            lead.pass(late);
+            assert!(cache.lead_after_all(mark, &KEY).is_none(), "{name}, {request:?}");
+            let again = collapse_at(&cache, request, late);
+            let Collapse::Pass(Some(mark)) = again else { panic!("{again:?}") };
+            assert!(cache.lead_after_all(mark, &KEY).is_some(), "{name}, {request:?}");
+        }
+    }
+}
+
+#[test]
+fn a_mark_that_is_renewed_is_the_same() {
+    let cache = cache();
+    let mark = marked(&cache, "", 0);
+    let Collapse::Lead(other) = collapse_at(&cache, "", PASS_LIFETIME_MS) else { panic!() };
+    other.pass(PASS_LIFETIME_MS);
+    assert!(cache.lead_after_all(mark, &KEY).is_some());
+}
+
+#[test]
+fn a_purge_reaches_a_fill_under_a_mark() {
+    let cache = cache();
+    let mark = marked(&cache, "", 0);
+    let lead = cache.lead_after_all(mark, &KEY).unwrap();
+    let (writer, _reader) = started(lead, head_for("", ""));
+    cache.purge(&KEY, PurgeMode::Remove);
+    assert!(matches!(writer.finish(None), Ok(Finished::NotStored(NotStored::Purged))));
+    assert!(matches!(collapse_at(&cache, "", 0), Collapse::Lead(_)));
+}
+
+/// However a purge and the answers under a mark meet, nothing asked for before it is left.
+#[test]
+fn no_fill_under_a_mark_slips_through_a_purge() {
+    for round in 0..500 {
+        let cache = cache();
+        let mark = marked(&cache, "", 0);
+        let barrier = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    if let Some(lead) = cache.lead_after_all(mark, &KEY) {
+                        lead.complete(head_for("", ""), body("old"), None);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                barrier.wait();
+                match round % 2 {
+                    0 => cache.purge(&KEY, PurgeMode::Remove),
+                    _ => cache.purge_all(PurgeMode::Remove),
+                }
+            });
+        });
+        let stats = cache.stats();
+        assert_eq!((stats.objects, stats.flights), (0, 0), "round {round}");
+    }
 }
 
 #[test]
@@ -137,9 +271,9 @@ fn requests_that_confine_their_response_lead_only_each_other() {
     follow(&cache, "");
     confined.pass(0);
     drop(plain);
-    assert!(matches!(collapse_at(&cache, "authorization: a", 0), Collapse::Pass));
+    assert!(matches!(collapse_at(&cache, "authorization: a", 0), Collapse::Pass(_)));
     lead(&cache, "").pass(0);
-    assert!(matches!(collapse_at(&cache, "", 0), Collapse::Pass));
+    assert!(matches!(collapse_at(&cache, "", 0), Collapse::Pass(_)));
     // Something stored ends both.
     cache.insert(&KEY, head_for("", ""), body("body"), None);
     let late = 5000;
@@ -197,7 +331,7 @@ fn a_304_that_forbids_storing_is_for_the_leader_alone() {
     let Collapse::Follow(follow) = collapse_at(&cache, "", 5000) else { panic!("no follow") };
     let own = lead.refreshed(&old, Freshened { head: head_for("", ""), storable: false });
     assert_eq!(own.body().chunks().concat(), b"body");
-    assert!(matches!(wait(follow, ""), Outcome::Pass));
+    assert!(matches!(wait(follow, ""), Outcome::Pass(_)));
     let stats = cache.stats();
     assert_eq!((stats.objects, stats.bytes, stats.flights), (0, 0, 0));
 }
@@ -219,7 +353,7 @@ fn flights_of_a_key_are_bounded() {
     let vary = |n: usize| format!("x: {n}");
     cache.insert(&KEY, head_for("vary: x", "x: none"), body(""), None);
     let leads: Vec<Lead> = (0..FLIGHTS_PER_KEY_MAX).map(|n| lead(&cache, &vary(n))).collect();
-    assert!(matches!(collapse_at(&cache, &vary(999), 0), Collapse::Pass));
+    assert!(matches!(collapse_at(&cache, &vary(999), 0), Collapse::Pass(_)));
     drop(leads);
     assert!(matches!(collapse_at(&cache, &vary(999), 0), Collapse::Lead(_)));
 }
@@ -245,7 +379,7 @@ fn threads_share_one_answer() {
                         other => panic!("{other:?}"),
                     },
                     Collapse::Hit(object) => object,
-                    Collapse::Pass => panic!("pass"),
+                    Collapse::Pass(_) => panic!("pass"),
                 };
                 assert_eq!(object.body().chunks().concat(), b"one");
             });

@@ -52,16 +52,16 @@ impl Lead {
     }
 
     /// The response cannot be stored: the followers ask the source themselves, and so do others
-    /// for the next seconds, without waiting for each other.
+    /// for the next seconds, without waiting for each other, until an answer can be stored.
     pub fn pass(mut self, now_ms: u64) {
         self.land_as_pass(now_ms);
     }
 
     fn land_as_pass(&mut self, now_ms: u64) {
         if let Some(flight) = &self.flight {
-            self.cache.inner.mark_pass(flight.hash, flight.confined, now_ms);
+            let mark = self.cache.inner.mark_pass(flight.hash, flight.confined, now_ms);
+            self.land(Outcome::Pass(mark));
         }
-        self.land(Outcome::Pass);
     }
 
     /// The source failed; the followers are told so.

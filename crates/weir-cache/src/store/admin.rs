@@ -1,14 +1,16 @@
 //! Purging. A purge also ends the joining of fills in progress: what was asked of the source before
 //! the purge answers those who asked before, and is not stored.
 //!
-//! Why no fill slips through: a purge first marks the fills (under the flights' lock), then clears
-//! the index (under its lock). A fill that ends checks its mark and links under the index's lock.
-//! If it checks before it is marked, it has linked before the index is cleared.
+//! Why no fill slips through: a purge first forbids the fills to store, then clears the index, both
+//! under the flights' lock. A fill that ends asks whether it may and links under the index's lock.
+//! If it asks before it is forbidden, it has linked before the index is cleared. A request that
+//! passes under a mark is no flight yet; clearing the index takes the mark, and without it the
+//! request cannot become one (which it does under the flights' lock).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Cache, Inner};
+use super::{Cache, Inner, Mark};
 use crate::key::{Key, KeyRef};
 use crate::object::Object;
 
@@ -30,21 +32,25 @@ impl Cache {
     pub fn purge(&self, key: &KeyRef<'_>, mode: PurgeMode) -> usize {
         let inner = &self.inner;
         let hash = inner.hash(key);
-        inner.flights(hash).lock().purge(hash, key);
+        let mut flights = inner.flights(hash).lock();
+        flights.purge(hash, key);
+        let mut index = inner.shard(hash).index.write();
+        index.forget_pass(hash);
         match mode {
             PurgeMode::Remove => {
-                let gone = inner.shard(hash).index.write().remove(hash, key);
+                let gone = index.remove(hash, key);
+                drop(index);
+                drop(flights);
                 inner.forget(&gone)
             }
             PurgeMode::Expire { now_ms } => {
-                let index = inner.shard(hash).index.read();
                 index.find(hash, key).map_or(0, |resource| expire(resource.variants(), now_ms))
             }
         }
     }
 
     /// Purges everything in a scope; returns the number of objects. Walks the whole index, a shard
-    /// at a time.
+    /// at a time. Marks go in all scopes: they do not know theirs, and are hints.
     pub fn purge_scope(&self, scope: u64, mode: PurgeMode) -> usize {
         self.inner.purge_if(|key| key.scope() == scope, mode)
     }
@@ -59,14 +65,18 @@ impl Inner {
     fn purge_if(&self, matches: impl Fn(&Key) -> bool, mode: PurgeMode) -> usize {
         let mut count = 0;
         for shard in &self.shards {
-            shard.flights.lock().purge_if(&matches);
+            let mut flights = shard.flights.lock();
+            flights.purge_if(&matches);
+            let mut index = shard.index.write();
+            index.forget_passes();
             count += match mode {
                 PurgeMode::Remove => {
-                    let gone = shard.index.write().remove_if(&matches);
+                    let gone = index.remove_if(&matches);
+                    drop(index);
+                    drop(flights);
                     self.forget(&gone)
                 }
                 PurgeMode::Expire { now_ms } => {
-                    let index = shard.index.read();
                     let matching = index.resources().filter(|(key, _)| matches(key));
                     matching.map(|(_, resource)| expire(resource.variants(), now_ms)).sum()
                 }
@@ -94,8 +104,13 @@ impl Inner {
         }
     }
 
-    pub(crate) fn mark_pass(&self, hash: u64, confined: bool, now_ms: u64) {
-        self.shard(hash).index.write().mark_pass(hash, confined, now_ms);
+    pub(crate) fn mark_pass(&self, hash: u64, confined: bool, now_ms: u64) -> Mark {
+        self.shard(hash).index.write().mark_pass(hash, confined, now_ms)
+    }
+
+    /// Takes exactly this mark away; `false` if it is gone.
+    pub(crate) fn take_mark(&self, mark: Mark) -> bool {
+        self.shard(mark.hash).index.write().take_mark(mark)
     }
 }
 

@@ -16,6 +16,8 @@ use crate::selectors::select;
 pub(super) struct Index {
     entries: HashTable<Resource>,
     passes: HashTable<PassMark>,
+    /// Of the next mark.
+    serial: u32,
 }
 
 /// What is stored under one key.
@@ -31,16 +33,26 @@ pub(super) struct Resource {
 /// Hit-for-miss: known by its key's hash alone. Should two keys share 64 bits, one of them is not
 /// collapsed for a few seconds.
 struct PassMark {
-    hash: u64,
-    /// Of requests that confine their response to themselves, or of all others: no client may keep
-    /// a key from being stored for the rest.
-    confined: bool,
+    mark: Mark,
     until_ms: u64,
+}
+
+/// The mark under which a request passes. It is the right to store the answer after all, see
+/// [`Cache::lead_after_all`](crate::Cache::lead_after_all), until a purge or somebody's storable
+/// answer takes the mark away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub(crate) hash: u64,
+    /// Tells it from earlier and later marks of the same key.
+    serial: u32,
+    /// Of requests that confine their response to themselves, or of all others: the first say
+    /// nothing about what the rest get.
+    pub(crate) confined: bool,
 }
 
 impl PassMark {
     fn is(&self, hash: u64, confined: bool) -> bool {
-        self.hash == hash && self.confined == confined
+        self.mark.hash == hash && self.mark.confined == confined
     }
 }
 
@@ -122,7 +134,6 @@ impl Index {
 
     /// Takes out a key with all its variants.
     pub(super) fn remove(&mut self, hash: u64, key: &KeyRef<'_>) -> Vec<Arc<Object>> {
-        self.forget_pass(hash);
         match self.entries.find_entry(hash, |r| r.hash == hash && r.key.is(key)) {
             Ok(entry) => entry.remove().0.variants().cloned().collect(),
             Err(_) => Vec::new(),
@@ -146,35 +157,53 @@ impl Index {
         self.entries.iter().map(|resource| (&resource.key, resource))
     }
 
-    pub(super) fn is_pass(&self, hash: u64, confined: bool, now_ms: u64) -> bool {
-        let mark = self.passes.find(hash, |mark| mark.is(hash, confined));
-        mark.is_some_and(|mark| now_ms < mark.until_ms)
+    pub(super) fn mark(&self, hash: u64, confined: bool, now_ms: u64) -> Option<Mark> {
+        let pass = self.passes.find(hash, |pass| pass.is(hash, confined))?;
+        (now_ms < pass.until_ms).then_some(pass.mark)
     }
 
-    /// Remembers that responses for the key cannot be stored. When there are too many marks, those
-    /// that have ended are forgotten, then all: a mark is a hint.
-    pub(super) fn mark_pass(&mut self, hash: u64, confined: bool, now_ms: u64) {
+    /// Remembers that a response for the key could not be stored. When there are too many marks,
+    /// those that have ended are forgotten, then all: a mark is a hint.
+    pub(super) fn mark_pass(&mut self, hash: u64, confined: bool, now_ms: u64) -> Mark {
         if self.passes.len() >= PASSES_PER_SHARD_MAX {
-            self.passes.retain(|mark| now_ms < mark.until_ms);
+            self.passes.retain(|pass| now_ms < pass.until_ms);
         }
         if self.passes.len() >= PASSES_PER_SHARD_MAX {
             self.passes.clear();
         }
         let until_ms = now_ms.saturating_add(PASS_LIFETIME_MS);
-        match self.passes.entry(hash, |mark| mark.is(hash, confined), |mark| mark.hash) {
-            Entry::Occupied(mut entry) => entry.get_mut().until_ms = until_ms,
+        match self.passes.entry(hash, |pass| pass.is(hash, confined), |pass| pass.mark.hash) {
+            Entry::Occupied(mut entry) => {
+                entry.get_mut().until_ms = until_ms;
+                entry.get().mark
+            }
             Entry::Vacant(entry) => {
-                entry.insert(PassMark { hash, confined, until_ms });
+                let mark = Mark { hash, serial: self.serial, confined };
+                self.serial = self.serial.wrapping_add(1);
+                entry.insert(PassMark { mark, until_ms });
+                mark
             }
         }
     }
 
-    fn forget_pass(&mut self, hash: u64) {
+    /// Takes exactly this mark away; `false` if it is gone. One whose time is over counts, too.
+    pub(super) fn take_mark(&mut self, mark: Mark) -> bool {
+        let found = self.passes.find_entry(mark.hash, |pass| pass.mark == mark);
+        found.map(|entry| entry.remove()).is_ok()
+    }
+
+    /// Takes the marks of a key away.
+    pub(super) fn forget_pass(&mut self, hash: u64) {
         for confined in [false, true] {
-            if let Ok(entry) = self.passes.find_entry(hash, |mark| mark.is(hash, confined)) {
+            if let Ok(entry) = self.passes.find_entry(hash, |pass| pass.is(hash, confined)) {
                 entry.remove();
             }
         }
+    }
+
+    /// Takes all marks away.
+    pub(super) fn forget_passes(&mut self) {
+        self.passes.clear();
     }
 }
 

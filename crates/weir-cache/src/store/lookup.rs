@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use http::HeaderMap;
 
-use super::{Cache, Inner};
+use super::{Cache, Inner, Mark};
 use crate::key::KeyRef;
 use crate::object::Object;
 use crate::policy::{RequestDirectives, Reuse, StaleBecause, Staleness, is_confined};
@@ -21,8 +21,8 @@ pub enum Lookup {
     VaryMiss,
     /// Nothing is stored under the key.
     Miss,
-    /// Recent responses for this key could not be stored: go to the source, do not collapse.
-    Pass,
+    /// A recent response for this key could not be stored: go to the source, do not collapse.
+    Pass(Mark),
 }
 
 /// A stored response that needs validation.
@@ -69,7 +69,7 @@ impl Cache {
                 &counters.stale
             }
             Lookup::VaryMiss | Lookup::Miss => &counters.misses,
-            Lookup::Pass => &counters.passes,
+            Lookup::Pass(_) => &counters.passes,
         };
         counter.fetch_add(1, Relaxed);
         found
@@ -113,23 +113,21 @@ impl Inner {
         now_ms: u64,
     ) -> Lookup {
         let index = self.shard(hash).index.read();
-        let is_pass = || index.is_pass(hash, is_confined(request, directives), now_ms);
-        let Some(resource) = index.find(hash, key) else {
-            return match is_pass() {
-                true => Lookup::Pass,
-                false => Lookup::Miss,
-            };
+        let or_pass = |otherwise: Lookup| {
+            let mark = index.mark(hash, is_confined(request, directives), now_ms);
+            mark.map_or(otherwise, Lookup::Pass)
         };
+        let Some(resource) = index.find(hash, key) else { return or_pass(Lookup::Miss) };
         match resource.select(request) {
             Some(object) => match object.reuse(now_ms, directives) {
                 Reuse::Fresh => Lookup::Fresh(Arc::clone(object)),
                 // Its successors could not be stored: validating it one request at a time would
                 // only make the others wait.
-                Reuse::Stale(_) if is_pass() => Lookup::Pass,
-                Reuse::Stale(staleness) => Lookup::Stale(Stale::new(Arc::clone(object), staleness)),
+                Reuse::Stale(staleness) => {
+                    or_pass(Lookup::Stale(Stale::new(Arc::clone(object), staleness)))
+                }
             },
-            None if is_pass() => Lookup::Pass,
-            None => Lookup::VaryMiss,
+            None => or_pass(Lookup::VaryMiss),
         }
     }
 

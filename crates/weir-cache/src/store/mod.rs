@@ -24,6 +24,7 @@ use crate::object::Object;
 
 pub use admin::PurgeMode;
 use index::Index;
+pub use index::Mark;
 pub(crate) use insert::Refused;
 pub use lookup::{Lookup, Stale};
 pub use stats::Stats;

@@ -45,7 +45,7 @@ pub struct Stats {
     pub stale: u64,
     /// Lookups that found nothing.
     pub misses: u64,
-    /// Lookups for keys whose responses cannot be stored.
+    /// Lookups for keys whose last response could not be stored.
     pub passes: u64,
     /// Objects stored, refreshed ones included.
     pub inserts: u64,

@@ -59,7 +59,7 @@ fn look_with(cache: &Cache, path: &str, request: &str, directives: &str, now: u6
         Lookup::Stale(_) => "stale".into(),
         Lookup::VaryMiss => "vary-miss".into(),
         Lookup::Miss => "miss".into(),
-        Lookup::Pass => "pass".into(),
+        Lookup::Pass(_) => "pass".into(),
     }
 }
 

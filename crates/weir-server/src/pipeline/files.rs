@@ -153,7 +153,7 @@ async fn load_shared(ask: &Ask, query: Query, scope: u64) -> (Result<Loaded, Ref
     for _ in 0..FOLLOW_ROUNDS_MAX {
         match cache.collapse(&key, headers, &Default::default(), ask.now_ms()) {
             Collapse::Hit(object) => return (Ok(Loaded::Object(object)), true),
-            Collapse::Pass => break,
+            Collapse::Pass(_) => break,
             Collapse::Lead(lead) => {
                 let cache = cache.clone();
                 let loaded = spawn_blocking(move || lead_load(&cache, lead, &query)).await;
@@ -168,7 +168,7 @@ async fn load_shared(ask: &Ask, query: Query, scope: u64) -> (Result<Loaded, Ref
                     }
                     Ok(Outcome::Retry) => {}
                     // Files are stored whole: there are no fills to read from.
-                    Ok(Outcome::Pass | Outcome::Fill(_)) | Err(_) => break,
+                    Ok(Outcome::Pass(_) | Outcome::Fill(_)) | Err(_) => break,
                 }
             }
         }

@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
-use weir_cache::policy::{self, Exchange, Rules};
-use weir_cache::{Failure, FillReader, FillWriter, Lead, Object, PurgeMode, Stale, Started};
+use weir_cache::policy::{self, Exchange, NotStorable, Rules};
+use weir_cache::{Failure, FillReader, FillWriter, Head, Lead, Object, PurgeMode, Stale, Started};
+use weir_http::cache_control::ResponseDirectives;
+use weir_http::conditional::is_conditional;
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
-use super::Target;
 use super::refuse::Refusal;
+use super::{Ask, Target};
 use super::{forward, reply};
 use crate::connection::Connection;
 use crate::live::{Route, Source};
@@ -105,13 +107,13 @@ struct Times {
 impl Times {
     fn exchange<'a>(
         self,
-        leading: &'a Leading,
+        request: &'a HeaderMap,
         response: &'a Response<ResponseBody>,
     ) -> Exchange<'a> {
         Exchange {
             // What is stored answers GET.
             method: &Method::GET,
-            request: &leading.head.headers,
+            request,
             status: response.status(),
             response: response.headers(),
             request_time_ms: self.request_time_ms,
@@ -170,7 +172,7 @@ fn validated(
     response: &Response<ResponseBody>,
     times: Times,
 ) -> Led {
-    let exchange = times.exchange(leading, response);
+    let exchange = times.exchange(&leading.head.headers, response);
     match policy::freshen(&stale.object, &exchange, &rules(&leading.route)) {
         Ok(freshened) => {
             // One that the 304 forbids to store any longer is used for this answer only.
@@ -196,12 +198,11 @@ fn validated(
 async fn store(
     leading: &Leading,
     flight: Lead,
-    mut response: Response<ResponseBody>,
+    response: Response<ResponseBody>,
     times: Times,
     answer: oneshot::Sender<Led>,
 ) {
-    let exchange = times.exchange(leading, &response);
-    let mut head = match policy::admit(&exchange, &rules(&leading.route)) {
+    let head = match admit(&leading.route, &leading.head.headers, &response, times) {
         Ok(head) => head,
         Err(why) => {
             flight.pass(times.response_time_ms);
@@ -209,23 +210,84 @@ async fn store(
             return;
         }
     };
-    let declared_length = hyper::body::Body::size_hint(response.body()).exact();
+    let (led, body) = start(flight, head, response);
+    let _ = answer.send(led);
+    if let Some((writer, body)) = body {
+        pump(&leading.route, &leading.target.path, writer, body).await;
+    }
+}
+
+/// The head to store of an answer to a request that went to the origin as it came, if the answer
+/// may be stored and is the whole.
+pub(super) fn admit_whole(
+    ask: &Ask,
+    response: &Response<ResponseBody>,
+    request_time_ms: u64,
+) -> Option<Head> {
+    // Most answers under a mark are like the one that left it: these cost next to nothing.
+    if ResponseDirectives::glance_no_store(response.headers()) {
+        return None;
+    }
+    let cache = &ask.connection().worker.shared.cache;
+    if declared_length(response).is_some_and(|len| len > cache.settings().object_bytes_max) {
+        return None;
+    }
+    let request = &ask.head.headers;
+    let times = Times { request_time_ms, response_time_ms: coarse_unix_ms() };
+    let head = admit(&ask.route, request, response, times).ok()?;
+    let is_whole = !request.contains_key(header::RANGE) && !is_conditional(request);
+    is_whole.then_some(head)
+}
+
+/// Stores a response in a task of its own; the client reads along.
+pub(super) fn fill(
+    route: Arc<Route>,
+    path: String,
+    flight: Lead,
+    head: Head,
+    response: Response<ResponseBody>,
+) -> Led {
+    let (led, body) = start(flight, head, response);
+    if let Some((writer, body)) = body {
+        tokio::spawn(async move { pump(&route, &path, writer, body).await });
+    }
+    led
+}
+
+/// Decides whether a response may be stored, and makes the head to store.
+fn admit(
+    route: &Route,
+    request: &HeaderMap,
+    response: &Response<ResponseBody>,
+    times: Times,
+) -> Result<Head, NotStorable> {
+    let mut head = policy::admit(&times.exchange(request, response), &rules(route))?;
     weir_http::forward::append_via(&mut head.headers, response.version());
+    reply::storable(head.status, &mut head.headers);
+    Ok(head)
+}
+
+/// What the client gets of a response that may be stored, and the body to [`pump`], if it fits.
+fn start(
+    flight: Lead,
+    head: Head,
+    response: Response<ResponseBody>,
+) -> (Led, Option<(FillWriter, ResponseBody)>) {
     let status = head.status;
-    reply::storable(status, &mut head.headers);
-    match flight.start(head, declared_length) {
-        Started::Pass => {
-            let _ = answer.send(Led::Pass(response, Some("too-large")));
-        }
+    match flight.start(head, declared_length(&response)) {
+        Started::Pass => (Led::Pass(response, Some("too-large")), None),
         Started::Fill { writer, reader } => {
-            let _ = answer.send(Led::Fill(reader, status));
-            pump(leading, writer, response.body_mut()).await;
+            (Led::Fill(reader, status), Some((writer, response.into_body())))
         }
     }
 }
 
+fn declared_length(response: &Response<ResponseBody>) -> Option<u64> {
+    hyper::body::Body::size_hint(response.body()).exact()
+}
+
 /// Moves the body from the origin into the fill.
-async fn pump(leading: &Leading, mut writer: FillWriter, body: &mut ResponseBody) {
+async fn pump(route: &Route, path: &str, mut writer: FillWriter, mut body: ResponseBody) {
     let mut trailers: Option<HeaderMap> = None;
     loop {
         match body.frame().await {
@@ -233,7 +295,7 @@ async fn pump(leading: &Leading, mut writer: FillWriter, body: &mut ResponseBody
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => {
                     if let Err(error) = writer.write(data).await {
-                        return report(leading, &error.to_string());
+                        return report(route, path, &error.to_string());
                     }
                 }
                 Err(frame) => trailers = frame.into_trailers().ok(),
@@ -241,22 +303,22 @@ async fn pump(leading: &Leading, mut writer: FillWriter, body: &mut ResponseBody
             Some(Err(error)) => {
                 let cause = error.to_string();
                 writer.fail(cause.clone());
-                return report(leading, &cause);
+                return report(route, path, &cause);
             }
         }
     }
     if let Err(error) = writer.finish(trailers) {
-        report(leading, &error.to_string());
+        report(route, path, &error.to_string());
     }
 }
 
-fn report(leading: &Leading, cause: &str) {
+fn report(route: &Route, path: &str, cause: &str) {
     static INCOMPLETE: Seldom = Seldom::new();
     let Some(unsaid) = INCOMPLETE.may_warn() else { return };
     tracing::warn!(
-        site = leading.route.site.name,
-        route = leading.route.metrics.route,
-        path = leading.target.path,
+        site = route.site.name,
+        route = route.metrics.route,
+        path,
         cause,
         unsaid,
         "an origin's response is not complete and was not stored"

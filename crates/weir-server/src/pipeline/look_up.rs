@@ -7,7 +7,7 @@ use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use weir_cache::policy::StaleBecause;
-use weir_cache::{KeyRef, Lookup, Object, PurgeMode, RequestDirectives, Stale};
+use weir_cache::{KeyRef, Lookup, Mark, Object, PurgeMode, RequestDirectives, Stale};
 use weir_http::cache_status::Forward;
 use weir_origin::files::Accepted;
 
@@ -36,8 +36,10 @@ pub(super) struct Missed {
     pub(super) stale: Option<Stale>,
     /// Why the source is asked, as Cache-Status says it.
     pub(super) forward: Forward,
-    /// Recent responses could not be stored: do not wait for each other.
+    /// A recent response could not be stored: do not wait for each other.
     pub(super) pass: bool,
+    /// What this passes under: the first answer that can be stored is.
+    pub(super) mark: Option<Mark>,
     pub(super) directives: RequestDirectives,
     pub(super) accepted: Accepted,
 }
@@ -49,6 +51,7 @@ impl Missed {
             stale: None,
             forward,
             pass: true,
+            mark: None,
             directives: RequestDirectives::default(),
             accepted: Accepted::default(),
         }
@@ -113,7 +116,7 @@ fn look_up_file(
     let found = if accepted == Accepted::default() { plain } else { find(accepted) };
     let pass = match found {
         Lookup::Fresh(object) => return Found::Fresh(object),
-        Lookup::Pass => true,
+        Lookup::Pass(_) => true,
         Lookup::Stale(_) | Lookup::VaryMiss | Lookup::Miss => false,
     };
     Found::Missed(Missed {
@@ -121,6 +124,7 @@ fn look_up_file(
         stale: None,
         forward: Forward::UriMiss,
         pass,
+        mark: None,
         directives: RequestDirectives::default(),
         accepted,
     })
@@ -209,9 +213,9 @@ fn look_up_response(
     let key = asked.key(connection, route, Accepted::default(), &path_and_query);
     let scope = key.scope;
     let found = connection.worker.shared.cache.lookup(&key, &head.headers, &directives, now_ms);
-    let missed = |stale, forward, pass| {
-        let accepted = Accepted::default();
-        Found::Missed(Missed { scope: Some(scope), stale, forward, pass, directives, accepted })
+    let missed = |stale, forward, mark: Option<Mark>| {
+        let (scope, pass, accepted) = (Some(scope), mark.is_some(), Accepted::default());
+        Found::Missed(Missed { scope, stale, forward, pass, mark, directives, accepted })
     };
     match found {
         Lookup::Fresh(object) => Found::Fresh(object),
@@ -220,11 +224,11 @@ fn look_up_response(
                 StaleBecause::Expired => Forward::Stale,
                 StaleBecause::Request => Forward::Request,
             };
-            missed(Some(stale), forward, false)
+            missed(Some(stale), forward, None)
         }
-        Lookup::VaryMiss => missed(None, Forward::VaryMiss, false),
-        Lookup::Miss => missed(None, Forward::UriMiss, false),
-        Lookup::Pass => missed(None, Forward::UriMiss, true),
+        Lookup::VaryMiss => missed(None, Forward::VaryMiss, None),
+        Lookup::Miss => missed(None, Forward::UriMiss, None),
+        Lookup::Pass(mark) => missed(None, Forward::UriMiss, Some(mark)),
     }
 }
 

@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use hyper::body::Body;
 use tokio::time::{Instant, timeout_at};
 use weir_cache::policy::{Target as CacheTarget, invalidated};
-use weir_cache::{Cache, Collapse, KeyRef, Object, Outcome, PurgeMode, Stale};
+use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode, Stale};
 use weir_http::cache_status::{CacheStatus, Forward};
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
@@ -20,6 +20,7 @@ use super::{Ask, forward, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
+use crate::shared::coarse_unix_ms;
 use std::sync::Arc;
 
 /// Rounds of waiting for others before a request goes to the origin by itself.
@@ -29,14 +30,12 @@ const FOLLOW_ROUNDS_MAX: usize = 3;
 pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
     let shareable = forward::is_shareable(&ask.head.method, ask.has_body());
     match missed.scope.filter(|_| shareable) {
-        None => pass(ask, missed.scope, missed.forward).await,
+        None => pass(ask, &missed, None).await,
         Some(_) if missed.directives.only_if_cached => {
             ask.refuse(Refusal::NotCached, CacheResult::Miss)
         }
         // It may wait for what was asked on its own behalf.
-        Some(scope) if missed.pass || has_been_here(&ask) => {
-            pass(ask, Some(scope), missed.forward).await
-        }
+        Some(_) if missed.pass || has_been_here(&ask) => pass(ask, &missed, missed.mark).await,
         Some(scope) => share(ask, missed, scope).await,
     }
 }
@@ -50,12 +49,16 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
     let cache = ask.connection().worker.shared.cache.clone();
     let path = look_up::key_path(&ask.route, &ask.target, ask.head.uri.query());
     let deadline = Instant::now() + ask.route.cache.collapse_timeout;
+    let mut mark = None;
     for _ in 0..FOLLOW_ROUNDS_MAX {
         let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
         let headers = &ask.head.headers;
         match cache.collapse(&key, headers, &missed.directives, ask.now_ms()) {
             Collapse::Hit(object) => return collapsed(ask, Whole::Object(object), &missed),
-            Collapse::Pass => break,
+            Collapse::Pass(under) => {
+                mark = under;
+                break;
+            }
             Collapse::Lead(flight) => {
                 let leading = Leading {
                     connection: Arc::clone(ask.connection()),
@@ -97,13 +100,17 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                         };
                     }
                     Ok(Outcome::Retry) => {}
-                    // Not to be shared, or waited long enough.
-                    Ok(Outcome::Pass) | Err(_) => break,
+                    Ok(Outcome::Pass(under)) => {
+                        mark = Some(under);
+                        break;
+                    }
+                    // Waited long enough.
+                    Err(_) => break,
                 }
             }
         }
     }
-    pass(ask, Some(scope), missed.forward).await
+    pass(ask, &missed, mark).await
 }
 
 /// The leader's own answer.
@@ -130,16 +137,20 @@ fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
     }
 }
 
-/// Goes to the origin for this request alone.
-async fn pass(mut ask: Ask, scope: Option<u64>, why: Forward) -> Response<ReplyBody> {
+/// Goes to the origin without waiting for others. An answer under a mark is stored if it can be.
+async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<ReplyBody> {
     let Source::Proxy(source) = &ask.route.source else {
         return ask.refuse(Refusal::NotFound, CacheResult::None);
     };
-    let cache = if scope.is_some() { CacheResult::Pass } else { CacheResult::None };
+    let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
     let group = Arc::clone(&source.group);
     let connection = Arc::clone(ask.connection());
-    // Nothing after this reads the request's fields.
-    let headers = std::mem::take(&mut ask.head.headers);
+    let headers = match mark {
+        // The answer may be stored, as one to these.
+        Some(_) => ask.head.headers.clone(),
+        // Nothing after this reads the request's fields.
+        None => std::mem::take(&mut ask.head.headers),
+    };
     let (route, head, target) = (&ask.route, &ask.head, &ask.target);
     let outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
         Ok(outgoing) => outgoing,
@@ -154,15 +165,23 @@ async fn pass(mut ask: Ask, scope: Option<u64>, why: Forward) -> Response<ReplyB
         }
     };
     let (request, choice) = outgoing.with(body);
+    let request_time_ms = coarse_unix_ms();
     match group.send(connection.worker.index, request, choice).await {
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             tunnel::switch(ask, response)
         }
         Ok(response) => {
             invalidate(&ask, &response);
+            if let Some((mark, scope)) = mark.zip(missed.scope)
+                && let Some(head) = lead::admit_whole(&ask, &response, request_time_ms)
+                && let Some(flight) = lead_after_all(&ask, scope, mark)
+            {
+                let (route, path) = (Arc::clone(&ask.route), ask.target.path.clone());
+                return led(ask, missed, lead::fill(route, path, flight, head, response));
+            }
             let value = CacheStatus {
                 forward_status: Some(response.status().as_u16()),
-                ..CacheStatus::forwarded(why)
+                ..CacheStatus::forwarded(missed.forward)
             };
             pass_on(ask, response, cache, value)
         }
@@ -171,6 +190,12 @@ async fn pass(mut ask: Ask, scope: Option<u64>, why: Forward) -> Response<ReplyB
         }
         Err(error) => failed(ask, &error, cache),
     }
+}
+
+fn lead_after_all(ask: &Ask, scope: u64, mark: Mark) -> Option<Lead> {
+    let path = look_up::key_path(&ask.route, &ask.target, ask.head.uri.query());
+    let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
+    ask.connection().worker.shared.cache.lead_after_all(mark, &key)
 }
 
 /// An origin's response as it is.
