@@ -8,10 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, Shutdown, sockopt};
 
 use crate::rest::Rest;
 use crate::table::Clock;
+
+/// Bytes that may wait unsent when a streamed body's next piece is fetched: enough to keep the
+/// connection busy until it comes, little enough that the send buffer takes it whole.
+const UNSENT_BYTES: u32 = 16 << 10;
 
 /// Silence in a tunnel after which the kernel asks whether the client is there. Below the minutes
 /// after which routers forget a connection.
@@ -66,6 +71,8 @@ pub struct Socket {
     rest: Rest,
     /// Whether a read that would have to wait may be put off; see [`Deferral`].
     deferral: AtomicU8,
+    /// See [`Socket::limit_unsent`].
+    unsent_limited: AtomicBool,
     /// What is written next is followed by nothing but the end of the connection.
     last: AtomicBool,
 }
@@ -108,6 +115,7 @@ impl Socket {
             rest: Rest::default(),
             deferral: AtomicU8::new(Deferral::Off as u8),
             last: AtomicBool::new(false),
+            unsent_limited: AtomicBool::new(false),
         }
     }
 
@@ -262,6 +270,22 @@ impl Socket {
 
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Relaxed)
+    }
+
+    /// From now on room to write is there only while less than [`UNSENT_BYTES`] wait to be sent.
+    pub(crate) fn limit_unsent(&self) {
+        if !self.unsent_limited.swap(true, Relaxed) {
+            // Unix-domain sockets know no such limit; their buffers are small.
+            let _ = socket2::SockRef::from(&self.fd).set_tcp_notsent_lowat(UNSENT_BYTES);
+        }
+    }
+
+    /// Whether there is room to write. If not, the event loop will hear when there is.
+    pub(crate) fn has_room(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // A failed connection has room: writing tells what is wrong.
+        !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
     }
 
     #[inline]

@@ -96,6 +96,32 @@ impl Stream {
         }
     }
 
+    /// Ready when the kernel has little left to send, so that a piece of some ten kilobytes will
+    /// most likely be taken whole. Who asks before fetching the next piece of a body keeps none for
+    /// a slow client: what that client has not taken lies in the kernel.
+    ///
+    /// # Errors
+    /// What the event loop says.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.limit_unsent();
+        if self.registered.is_none() {
+            self.register()?;
+        }
+        let result = loop {
+            let Some(registered) = &self.registered else { break Poll::Ready(Ok(())) };
+            match registered.poll_write_ready(cx) {
+                Poll::Pending => break Poll::Pending,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                // The event loop tells of changes; the kernel is asked whether it holds now, and
+                // told by that to tell of the next.
+                Poll::Ready(Ok(_)) if self.socket.has_room() => break Poll::Ready(Ok(())),
+                Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
+            }
+        };
+        self.socket.write_blocked(result.is_pending());
+        result
+    }
+
     /// Runs a nonblocking system call until it does not ask to wait.
     fn poll_call<R>(
         &mut self,

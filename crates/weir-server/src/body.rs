@@ -108,6 +108,11 @@ impl ReplyBody {
         }
     }
 
+    /// Whether all that is left lies in memory anyway, so that nothing is gained by waiting for it.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        !matches!(self.content, Content::File(_) | Content::Upstream(_))
+    }
+
     fn poll_content(
         &mut self,
         cx: &mut Context<'_>,

@@ -5,8 +5,8 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;

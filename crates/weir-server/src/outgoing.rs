@@ -22,6 +22,10 @@ use crate::shared::coarse_unix_ms;
 /// Bytes set aside for a head; most need half of it.
 pub(crate) const HEAD_BYTES: usize = 768;
 
+/// Bytes of a body that are sent before it is asked whether the client takes them. Less than any
+/// send buffer holds: who gets no more need not wait for anybody.
+const UNCHECKED_BYTES: u64 = 64 << 10;
+
 /// Appends a field line.
 pub(crate) fn write_field(to: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     to.extend_from_slice(name.as_str().as_bytes());
@@ -65,6 +69,8 @@ pub(crate) struct Outgoing {
     back: Vec<u8>,
     /// Bytes of these three that the socket has taken.
     sent: usize,
+    /// Bytes of the body that were taken from it.
+    taken: u64,
     ended: bool,
 }
 
@@ -113,6 +119,7 @@ impl Outgoing {
             piece: Bytes::new(),
             back: Vec::new(),
             sent: 0,
+            taken: 0,
             ended: matches!(framing, Framing::Empty | Framing::Length(0)),
         }
     }
@@ -128,7 +135,8 @@ impl Outgoing {
 
     fn poll_send(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let waits = !self.ended && self.piece.is_empty() && self.poll_piece(cx)?.is_pending();
+            let waits =
+                !self.ended && self.piece.is_empty() && self.poll_next(stream, cx)?.is_pending();
             if self.sent < self.front.len() + self.piece.len() + self.back.len() {
                 ready!(self.poll_write(stream, cx))?;
             } else if self.ended {
@@ -138,6 +146,14 @@ impl Outgoing {
                 return stream.poll_ahead(cx).map(Err);
             }
         }
+    }
+
+    /// Takes the next piece of the body, when the client has taken most of those before.
+    fn poll_next(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.taken >= UNCHECKED_BYTES && !self.body.is_at_hand() {
+            ready!(stream.poll_room(cx))?;
+        }
+        self.poll_piece(cx)
     }
 
     /// Takes the next piece of the body.
@@ -170,6 +186,7 @@ impl Outgoing {
                 self.back.extend_from_slice(b"\r\n");
             }
         }
+        self.taken += data.len() as u64;
         self.piece = data;
         if self.framing == Framing::Chunked && self.body.is_end_stream() {
             self.end(None)?;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::client::Client;
-use common::origin::{raw, read_head};
+use common::origin::{self, Origin, raw, read_head};
 use common::server::Weir;
 use common::{PATIENCE, wait_for};
 
@@ -178,4 +178,33 @@ fn download(lines: &str) {
     drop((client, stream));
     let ended = wait_for(PATIENCE, || broken.load(SeqCst).then_some(()));
     assert!(ended.is_some(), "{lines}: the server goes on fetching");
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_little_memory() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    const CLIENTS: usize = 150;
+    const KB_MAX: u64 = 24;
+    let origin = Origin::start(|_| {
+        origin::answer("200 OK", "Cache-Control: no-store\r\n", &vec![b'x'; 1 << 20])
+    });
+    let site = format!("route \"/*\" {{ proxy \"{}\"; }}", origin.url());
+    let (weir, address) = Weir::front("server { workers 1; admin \"off\"; }", &site);
+    let ask = || {
+        let mut client = Client::connect(address).unwrap();
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        client.head().unwrap();
+        client
+    };
+    // What the first ones cost is the server's own.
+    let first: Vec<Client> = (0..20).map(|_| ask()).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let before = weir.resident_bytes();
+    let mut slow: Vec<Client> = (0..CLIENTS).map(|_| ask()).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let each = weir.resident_bytes().saturating_sub(before) / CLIENTS as u64;
+    assert!(each < KB_MAX << 10, "{each} bytes for each client that does not read");
+    let rest = slow[7].take(1 << 20).unwrap();
+    assert!(rest.iter().all(|&byte| byte == b'x'), "the response is not what it was");
+    drop(first);
 }

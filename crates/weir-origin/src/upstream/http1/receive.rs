@@ -196,7 +196,7 @@ impl Body {
                 None => Ok(Piece::Wanted(usize::try_from(*left).unwrap_or(usize::MAX))),
             },
             Body::UntilClose if received.is_empty() => Ok(Piece::Wanted(READ_SIZE_MAX)),
-            Body::UntilClose => Ok(Piece::Frame(Frame::data(received.split().freeze()))),
+            Body::UntilClose => Ok(Piece::Frame(Frame::data(std::mem::take(received).freeze()))),
             Body::Chunked(state) => {
                 let piece = take_chunked(state, received)?;
                 let is_end = match &piece {
@@ -220,6 +220,10 @@ fn take_data(received: &mut BytesMut, left: &mut u64) -> Option<Bytes> {
     }
     let count = usize::try_from(*left).unwrap_or(usize::MAX).min(received.len());
     *left -= count as u64;
+    if count == received.len() {
+        // Whoever takes the piece takes the memory with it.
+        return Some(std::mem::take(received).freeze());
+    }
     Some(received.split_to(count).freeze())
 }
 
