@@ -381,3 +381,36 @@ fn under_a_mark_only_whole_answers_for_all_are_stored() {
     check(&[("Authorization", "Basic eDp5")], "200 OK", false);
     check(&[("Cache-Control", "no-store")], "200 OK", false);
 }
+
+/// A part of what cannot be stored is the origin's to cut: the whole is not sent in its place.
+#[test]
+fn a_range_of_what_cannot_be_stored_is_asked_of_the_origin() {
+    let check = |kept: &'static str, size: usize| {
+        let (origin, count) = counting(move |_, request| {
+            let body: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+            match request.values("range").concat().as_str() {
+                "" => answer("200 OK", kept, &body),
+                _ => {
+                    let fields = format!("{kept}Content-Range: bytes 10-19/{size}\r\n");
+                    answer("206 Partial Content", &fields, &body[10..20])
+                }
+            }
+        });
+        let route = format!(r#"route "/*" {{ proxy "{}"; }}"#, origin.url());
+        let (_weir, address) =
+            Weir::front("cache { memory \"8MiB\"; object-max \"128KiB\"; }", &route);
+        let mut client = Client::connect(address).unwrap();
+        for asked in [2, 3] {
+            let got = client.ask("GET", "/a", &[("Range", "bytes=10-19")]).unwrap();
+            assert_eq!(
+                (got.status, got.body.as_slice()),
+                (206, &[10, 11, 12, 13, 14, 15, 16, 17, 18, 19][..])
+            );
+            assert_eq!(count(), asked, "{kept}, {size} bytes");
+        }
+        assert_eq!(get(address, "/a", &[]).body.len(), size);
+    };
+    check("Cache-Control: max-age=600\r\n", 4 << 20);
+    check("Cache-Control: no-store\r\n", 4 << 20);
+    check("Cache-Control: no-store\r\n", 100);
+}

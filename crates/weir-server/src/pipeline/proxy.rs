@@ -72,7 +72,11 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                     lead::in_background(leading, flight);
                     return stale_answer(ask, object, Stalely::WhileRevalidating);
                 }
-                return led(ask, &missed, lead::lead(leading, flight).await);
+                match lead::lead(leading, flight).await {
+                    // The origin cuts what is not stored.
+                    Led::Pass(whole, _) if wants_part(&ask, &whole) => break,
+                    answer => return led(ask, &missed, answer),
+                }
             }
             Collapse::Follow(follow) => {
                 if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
@@ -111,6 +115,11 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
         }
     }
     pass(ask, &missed, mark).await
+}
+
+/// Whether a request asks for less than what a leader, who asks for the whole, was given.
+fn wants_part(ask: &Ask, whole: &Response<ResponseBody>) -> bool {
+    whole.status() == StatusCode::OK && ask.head.headers.contains_key(header::RANGE)
 }
 
 /// The leader's own answer.
