@@ -124,13 +124,16 @@ impl<'a> Head<'a, '_> {
         forwarding
     }
 
-    /// The request with a table of its fields. `None` if the `http` types do not take it.
+    /// The request with a table of its fields, which has room for some more: what is forwarded gets
+    /// them, and the response's fields lie in the same table later. `None` if the `http` types do not take it.
     pub fn to_parts(&self) -> Option<Parts> {
+        /// Enough that three fields, as simple clients send them, become six without growing.
+        const FIELDS_ADDED: usize = 3;
         let mut parts = Request::new(()).into_parts().0;
         parts.method = if self.is_head { Method::HEAD } else { Method::GET };
         parts.version = Version::HTTP_11;
         parts.uri = self.target.parse().ok()?;
-        parts.headers.reserve(self.fields.len());
+        parts.headers.reserve(self.fields.len() + FIELDS_ADDED);
         for field in self.fields {
             let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
             parts.headers.append(name, HeaderValue::from_bytes(field.value).ok()?);

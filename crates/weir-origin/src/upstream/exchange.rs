@@ -147,7 +147,8 @@ async fn send_http1(
     let mut timer = std::mem::take(&mut conn.timer);
     conn.begin(request);
     others_first().await;
-    let outcome = wait(|cx| conn.poll_head(cx), &mut timer, limit, progress.as_deref()).await;
+    let mut head = |cx: &mut Context<'_>| conn.poll_head(cx, || job.take_table());
+    let outcome = wait(&mut head, &mut timer, limit, progress.as_deref()).await;
     let harmless = job.repeatable && conn.is_silent();
     match outcome {
         Some(Ok(response)) => Ok(Arrived { response, source: Source::Http1(conn), timer }),

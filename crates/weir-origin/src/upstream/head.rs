@@ -128,6 +128,17 @@ impl Job {
         self.request.is_some()
     }
 
+    /// The request's table of fields, emptied, for those of its response: with a response there is
+    /// nothing to be repeated.
+    pub(super) fn take_table(&mut self) -> HeaderMap {
+        let mut table = match self.request.take() {
+            Some((parts, _)) => parts.headers,
+            None => HeaderMap::new(),
+        };
+        table.clear();
+        table
+    }
+
     /// The request for an HTTP/1.1 connection to `server`; it stays if it may be repeated.
     /// `None` if the request is gone.
     pub(super) fn http1(&mut self, server: &Server, close: bool) -> Option<Outbound> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::header::USER_AGENT;
-use http::{HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
 use tokio::time::Instant;
 use weir_config::HealthCheck;
 
@@ -85,7 +85,7 @@ async fn probe(
         Fresh::Http1(mut conn) => {
             let request = job.http1(server, true).ok_or_else(gone)?;
             conn.begin(request);
-            match poll_fn(|cx| conn.poll_head(cx)).await {
+            match poll_fn(|cx| conn.poll_head(cx, HeaderMap::new)).await {
                 Ok(response) => Ok(response.status()),
                 Err(failure) => Err(fail(failure.kind, failure.cause)),
             }

@@ -2,9 +2,10 @@
 //! channel, and nothing is read before it is asked for. hyper's client needs all three, and a
 //! request through it cost twice the instructions (BENCHMARKS.md).
 //!
-//! A request is written by `send`, its response read by `receive`; both go on at once, whichever
+//! A request is written by `send`, its response read by `head` and `receive`; both go on at once, whichever
 //! of the two is polled. `relay` goes on with both while nobody may be polling.
 
+mod head;
 mod receive;
 mod relay;
 mod send;
@@ -17,11 +18,12 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use self::receive::{Body, Head};
+use self::head::Head;
+use self::receive::Body;
 use self::send::Sending;
 use super::limits::{HEAD_READ_SIZE, HEAD_SIZE_MAX, READ_SIZE_MAX};
 use super::stream::{Open, Stream};
@@ -162,15 +164,17 @@ impl Http1 {
         }
     }
 
-    /// Waits for the head of the response, passing over 1xx responses except 101.
+    /// Waits for the head of the response, passing over 1xx responses except 101. `table` gives an
+    /// empty table for its fields.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
+        mut table: impl FnMut() -> HeaderMap,
     ) -> Poll<Result<Response<()>, Failure>> {
         loop {
             self.poll_send(cx)?;
             if !self.received.is_empty() {
-                match receive::head(&mut self.received, self.expected)? {
+                match head::head(&mut self.received, self.expected, &mut table)? {
                     Some(Head { response, body, reusable }) => {
                         self.body = body;
                         self.reusable &= reusable;
@@ -239,7 +243,10 @@ impl Http1 {
 
     /// Reads up to `count` bytes behind those received. Memory is taken when there are any.
     fn poll_read(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<io::Result<usize>> {
-        self.received.reserve(count);
+        match self.received.capacity() {
+            0 => self.received = BytesMut::with_capacity(count),
+            _ => self.received.reserve(count),
+        }
         pin!(self.stream.read_buf(&mut self.received)).poll(cx)
     }
 

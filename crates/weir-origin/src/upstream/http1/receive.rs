@@ -1,23 +1,12 @@
-//! A response as it comes in: the head, and where its body ends (RFC 9112, section 6.3).
-
-use std::mem::MaybeUninit;
+//! The body of a response as it comes in.
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode, Version};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 
 use super::super::limits::{CHUNK_LINE_SIZE_MAX, FIELDS_MAX, HEAD_SIZE_MAX, READ_SIZE_MAX};
-use super::{Expected, Failure};
+use super::Failure;
 use crate::error::ErrorKind;
-
-/// A response's head.
-pub(super) struct Head {
-    pub(super) response: Response<()>,
-    pub(super) body: Body,
-    /// The connection stays open behind the response.
-    pub(super) reusable: bool,
-}
 
 /// What is still to come of a body.
 pub(super) enum Body {
@@ -46,130 +35,8 @@ pub(super) enum Piece {
     Wanted(usize),
 }
 
-fn garbage(cause: impl Into<crate::error::BoxError>) -> Failure {
+pub(super) fn garbage(cause: impl Into<crate::error::BoxError>) -> Failure {
     Failure::new(ErrorKind::Garbage, cause)
-}
-
-/// Takes a head off the bytes received; `None` if it is not complete.
-pub(super) fn head(received: &mut BytesMut, expected: Expected) -> Result<Option<Head>, Failure> {
-    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-    let mut parsed = httparse::Response::new(&mut []);
-    let parser = httparse::ParserConfig::default();
-    let status = parser.parse_response_with_uninit_headers(&mut parsed, received, &mut fields);
-    let httparse::Status::Complete(length) = status.map_err(garbage)? else { return Ok(None) };
-    if length > HEAD_SIZE_MAX {
-        return Err(garbage(format!("a response head above {HEAD_SIZE_MAX} bytes")));
-    }
-    let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-    let status = StatusCode::from_u16(parsed.code.unwrap_or_default()).map_err(garbage)?;
-    // Where names and values lie: the values share the memory that they are in.
-    let start = received.as_ptr() as usize;
-    let place = |bytes: &[u8]| {
-        let at = bytes.as_ptr() as usize - start;
-        at..at + bytes.len()
-    };
-    let places: Vec<_> = parsed
-        .headers
-        .iter()
-        .map(|field| (place(field.name.as_bytes()), place(field.value)))
-        .collect();
-    let bytes = received.split_to(length).freeze();
-    let mut headers = HeaderMap::with_capacity(places.len() + FIELDS_ADDED);
-    for (name, value) in places {
-        let name = HeaderName::from_bytes(&bytes[name]);
-        let value = HeaderValue::from_maybe_shared(bytes.slice(value));
-        headers.append(name.map_err(garbage)?, value.map_err(garbage)?);
-    }
-    let body = body(status, version, &mut headers, expected)?;
-    let reusable = !matches!(body, Body::UntilClose) && stays_open(version, &headers);
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    *response.version_mut() = version;
-    *response.headers_mut() = headers;
-    Ok(Some(Head { response, body, reusable }))
-}
-
-/// Room for what the caller adds, without which the table would grow.
-const FIELDS_ADDED: usize = 4;
-
-/// Where the body ends. Leaves one statement of its length, and refuses what cannot be passed on
-/// truthfully.
-fn body(
-    status: StatusCode,
-    version: Version,
-    headers: &mut HeaderMap,
-    expected: Expected,
-) -> Result<Body, Failure> {
-    if status == StatusCode::SWITCHING_PROTOCOLS && !expected.upgrade {
-        return Err(garbage("101 Switching Protocols without having been asked"));
-    }
-    let no_body = expected.is_head
-        || status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        if version == Version::HTTP_10 {
-            return Err(garbage("Transfer-Encoding in HTTP/1.0"));
-        }
-        let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let first = codings.next().map_or(&b""[..], HeaderValue::as_bytes);
-        // We never ask for others, so the body would reach the client still encoded.
-        if !no_body && (!first.eq_ignore_ascii_case(b"chunked") || codings.next().is_some()) {
-            return Err(garbage("a transfer coding other than chunked"));
-        }
-        // Transfer-Encoding overrides Content-Length, which goes.
-        headers.remove(header::CONTENT_LENGTH);
-        return Ok(if no_body { Body::Done } else { Body::Chunked(Chunked::Size) });
-    }
-    if no_body {
-        return Ok(Body::Done);
-    }
-    match content_length(headers)? {
-        None => Ok(Body::UntilClose),
-        Some(0) => Ok(Body::Done),
-        Some(length) => Ok(Body::Length(length)),
-    }
-}
-
-/// The one length that all fields agree on (RFC 9112, section 6.3, item 5).
-fn content_length(headers: &mut HeaderMap) -> Result<Option<u64>, Failure> {
-    let invalid = || garbage("an invalid Content-Length");
-    let mut length = None;
-    let mut statements = 0;
-    for line in headers.get_all(header::CONTENT_LENGTH) {
-        for statement in line.as_bytes().split(|byte| *byte == b',') {
-            let digits = std::str::from_utf8(statement.trim_ascii()).map_err(|_| invalid())?;
-            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(invalid());
-            }
-            let value: u64 = digits.parse().map_err(|_| invalid())?;
-            if length.is_some_and(|length| length != value) {
-                return Err(garbage("Content-Length fields that differ"));
-            }
-            length = Some(value);
-            statements += 1;
-        }
-    }
-    if statements > 1
-        && let Some(length) = length
-    {
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    Ok(length)
-}
-
-/// RFC 9112, section 9.3.
-fn stays_open(version: Version, headers: &HeaderMap) -> bool {
-    let mut keep_alive = false;
-    for line in headers.get_all(header::CONNECTION) {
-        for option in line.as_bytes().split(|byte| *byte == b',') {
-            let option = option.trim_ascii();
-            if option.eq_ignore_ascii_case(b"close") {
-                return false;
-            }
-            keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-        }
-    }
-    keep_alive || version == Version::HTTP_11
 }
 
 impl Body {

@@ -53,7 +53,9 @@ async fn receive(method: &Method, pieces: Vec<Vec<u8>>) -> Result<Came, ErrorKin
         server
     };
     let reading = async {
-        let head = poll_fn(|cx| conn.poll_head(cx)).await.map_err(|failure| failure.kind)?;
+        let head = poll_fn(|cx| conn.poll_head(cx, HeaderMap::new))
+            .await
+            .map_err(|failure| failure.kind)?;
         let (mut body, mut trailers) = (Vec::new(), None);
         while let Some(frame) = poll_fn(|cx| conn.poll_body(cx)).await {
             match frame.map_err(|failure| failure.kind)?.into_data() {
