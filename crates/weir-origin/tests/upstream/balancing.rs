@@ -3,10 +3,10 @@
 
 use std::net::SocketAddr;
 
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 use weir_config::{Balance, HashKey};
 use weir_origin::error::ErrorKind;
-use weir_origin::upstream::{Choice, GroupStatus, HostPolicy};
+use weir_origin::upstream::{Choice, Extra, GroupStatus, HostPolicy};
 
 use crate::support::*;
 
@@ -108,6 +108,32 @@ async fn max_requests_spills_over_and_then_is_503() {
     held.pop();
     held.push(send(&group, get("/same")).await.unwrap());
     assert_eq!(in_flight(group.status()), [2, 2]);
+}
+
+#[tokio::test]
+async fn extra_fields_go_along_and_may_place_a_request() {
+    let choice = |number: i32| {
+        let fields = [("x-extra", number), ("x-more", 1)]
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from(value)));
+        Choice { extra: Extra::new(fields), ..Choice::default() }
+    };
+    let (address, seen) = origin(|_, _| ok("x")).await;
+    for balance in [Balance::RoundRobin, Balance::Hash(HashKey::Header("x-extra".into()))] {
+        let group = group(&weir_config::Upstream { balance, ..config(&[address]) });
+        finish(group.send(0, get("/"), choice(7)).await.unwrap()).await.unwrap();
+        let request = seen.requests().pop().unwrap();
+        assert_eq!(request.matches("x-extra: 7\r\n").count(), 1, "{request}");
+        assert_eq!(request.matches("x-more: 1\r\n").count(), 1, "{request}");
+    }
+    let mut config = config(&numbered(4).await);
+    config.balance = Balance::Hash(HashKey::Header("x-extra".into()));
+    let group = group(&config);
+    let mut used = std::collections::HashSet::new();
+    for number in 0..24 {
+        let response = group.send(0, get("/"), choice(number)).await.unwrap();
+        used.insert(finish(response).await.unwrap().0);
+    }
+    assert_eq!(used.len(), 4);
 }
 
 #[tokio::test]

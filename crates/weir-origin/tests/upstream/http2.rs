@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use weir_config::UpstreamProtocol;
 use weir_origin::error::{BoxError, ErrorKind};
-use weir_origin::upstream::{Choice, HostPolicy, RequestBody};
+use weir_origin::upstream::{Choice, Extra, HostPolicy, RequestBody};
 
 use crate::support::*;
 
@@ -78,13 +78,15 @@ async fn heads_follow_the_rules_of_http2() {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     text(&group, request).await.unwrap();
-    let choice = Choice { host: HostPolicy::Server, ..Choice::default() };
+    let extra = [(http::HeaderName::from_static("x-extra"), HeaderValue::from_static("a"))];
+    let choice = Choice { host: HostPolicy::Server, extra: Extra::new(extra), client: None };
     finish(group.send(0, get("/"), choice).await.unwrap()).await.unwrap();
 
     let heads = heads.lock().unwrap();
     assert_eq!(heads[0].uri, "http://site.test/path?q=1");
     assert_eq!(heads[1].uri.authority().unwrap().as_str(), address.to_string());
     assert_eq!(heads[0].headers["te"], "trailers");
+    assert_eq!(heads[1].headers["x-extra"], "a");
     for gone in ["connection", "keep-alive", "upgrade", "host"] {
         assert!(!heads[0].headers.contains_key(gone), "{gone}");
     }
