@@ -66,6 +66,35 @@ fn an_origin_gets_the_truth_about_the_hop_and_nothing_of_it() {
     assert!(!got.values("TE").iter().any(|value| value.contains("gzip")), "{:?}", got.values("TE"));
 }
 
+/// What origins are told is kept for a connection, and must not outlive the Host it was made for.
+#[test]
+fn every_request_of_a_connection_is_told_of_as_it_is() {
+    let origin = Origin::start(|_| ok("x"));
+    let edits = r#"request-header { set "X-Forwarded-Host" "edited"; remove "Forwarded" }"#;
+    let proxy = format!(r#"proxy "{}"; cache "off""#, origin.url());
+    let routes = format!("route \"/*\" {{ {proxy} }}\nroute \"/edited/*\" {{ {proxy}; {edits} }}");
+    let (_weir, address) = Weir::front("", &routes);
+    let mut client = Client::connect(address).unwrap();
+    for (target, host, forwarded, told) in [
+        ("/", "site.example", Some("for=127.0.0.1;host=site.example;proto=http"), "site.example"),
+        (
+            "/",
+            "site.example:1",
+            Some("for=127.0.0.1;host=\"site.example:1\";proto=http"),
+            "site.example:1",
+        ),
+        ("/", "site.example", Some("for=127.0.0.1;host=site.example;proto=http"), "site.example"),
+        ("/edited/a", "site.example", None, "edited"),
+    ] {
+        let fields = [("Host", host), ("Forwarded", "for=evil"), ("X-Forwarded-Host", "evil")];
+        assert_eq!(client.ask("GET", target, &fields).unwrap().status, 200);
+        let got = one(&origin);
+        assert_eq!(got.values("Forwarded"), Vec::from_iter(forwarded), "{target} {host}");
+        assert_eq!(got.values("X-Forwarded-Host"), [told], "{target} {host}");
+        assert_eq!(got.values("X-Forwarded-For"), ["127.0.0.1"], "{target} {host}");
+    }
+}
+
 #[test]
 fn a_trusted_proxy_is_believed_and_added_to() {
     let origin = Origin::start(|_| ok("x"));
