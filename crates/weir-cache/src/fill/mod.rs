@@ -10,8 +10,8 @@
 //! | streaming| the body outgrows what is stored    | nobody            | `finish`, `fail`, drop, last reader gone |
 //! | landed   | an outcome, or `finish`             | nobody: it is out of the table | –             |
 //!
-//! A flight may also begin with the answer ([`Cache::lead_after_all`](crate::Cache::lead_after_all)):
-//! nobody waited for it, since an answer before it could not be stored.
+//! A flight may also begin with the answer: nobody waited for that, since one before it could not
+//! be stored ([`Cache::lead_after_all`](crate::Cache::lead_after_all)).
 //!
 //! A purge takes a flight out of the table, so that nobody joins it, and forbids it to store.
 //!
