@@ -11,6 +11,7 @@
 //! turn a limping group into a dead one.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -173,14 +174,15 @@ impl Server {
         (was_down == good).then_some(good)
     }
 
-    /// `Some(n)` if a warning may be written now, n having been swallowed since the last.
-    pub(super) fn may_warn(&self) -> Option<u32> {
+    /// `Some(n)` if a warning may be written now, n having been swallowed since the last: a field
+    /// that is not written if there were none.
+    pub(super) fn may_warn(&self) -> Option<Option<NonZeroU32>> {
         // 0 means never; so the first millisecond counts as 1.
         let now_ms = self.now_ms() + 1;
         let last_ms = self.warned_ms.load(Relaxed);
         let due = last_ms == 0 || now_ms - last_ms.min(now_ms) >= WARN_INTERVAL.as_millis() as u64;
         if due && self.warned_ms.compare_exchange(last_ms, now_ms, Relaxed, Relaxed).is_ok() {
-            return Some(self.unsaid.swap(0, Relaxed));
+            return Some(NonZeroU32::new(self.unsaid.swap(0, Relaxed)));
         }
         self.unsaid.fetch_add(1, Relaxed);
         None
@@ -286,7 +288,7 @@ mod tests {
     #[test]
     fn warnings_are_counted_when_not_written() {
         let server = server(Passive::default());
-        assert_eq!(server.may_warn(), Some(0));
+        assert_eq!(server.may_warn(), Some(None));
         assert_eq!(server.may_warn(), None);
         assert_eq!(server.may_warn(), None);
         assert_eq!(server.unsaid.load(Relaxed), 2);
