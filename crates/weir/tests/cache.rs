@@ -414,3 +414,29 @@ fn a_range_of_what_cannot_be_stored_is_asked_of_the_origin() {
     check("Cache-Control: no-store\r\n", 4 << 20);
     check("Cache-Control: no-store\r\n", 100);
 }
+
+/// What Weir says in the place of an origin that failed tells that it was asked, and what happened.
+#[test]
+fn an_origins_failure_is_told_in_cache_status() {
+    let origin = Origin::start(|_| vec![Step::Close]);
+    let dead = common::free_address();
+    let url = origin.url();
+    let (weir, address) = Weir::front(
+        "",
+        &format!(
+            "route \"/dead\" {{ proxy \"http://{dead}\"; }}\n\
+             route \"/shut\" {{ proxy \"{url}\"; }}\n\
+             route \"/off\" {{ proxy \"{url}\"; cache \"off\"; }}"
+        ),
+    );
+    let check = |target: &str, expect: Option<&str>| {
+        let got = get(address, target, &[]);
+        assert_eq!((got.status, got.header("cache-status")), (502, expect), "{target}");
+    };
+    check("/dead", Some("weir; fwd=uri-miss; detail=\"connect\""));
+    check("/shut", Some("weir; fwd=uri-miss; detail=\"closed_early\""));
+    check("/off", None);
+    // Nothing was left out before the first warning.
+    weir.wait_for_log("upstream server failed");
+    assert!(!weir.log().contains("unsaid=0"), "{}", weir.log());
+}

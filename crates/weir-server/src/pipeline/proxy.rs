@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use hyper::body::Body;
 use tokio::time::{Instant, timeout_at};
 use weir_cache::policy::{Target as CacheTarget, invalidated};
-use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode, Stale};
+use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode};
 use weir_http::cache_status::{CacheStatus, Forward};
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
@@ -92,16 +92,7 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                         Err(_too_late) => break,
                     },
                     Ok(Outcome::Failed(failure)) => {
-                        return match missed.stale.as_ref().filter(|stale| stale.on_error) {
-                            Some(Stale { object, .. }) => {
-                                let object = Arc::clone(object);
-                                stale_answer(ask, object, Stalely::OnError)
-                            }
-                            None => ask.refuse(
-                                Refusal::Source(failure.status, "the origin failed"),
-                                CacheResult::Collapsed,
-                            ),
-                        };
+                        return leader_failed(ask, &missed, failure.status);
                     }
                     Ok(Outcome::Retry) => {}
                     Ok(Outcome::Pass(under)) => {
@@ -115,6 +106,16 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
         }
     }
     pass(ask, &missed, mark).await
+}
+
+/// The answer to a follower whose leader has none for it.
+fn leader_failed(ask: Ask, missed: &Missed, status: StatusCode) -> Response<ReplyBody> {
+    if let Some(stale) = missed.stale.as_ref().filter(|stale| stale.on_error) {
+        return stale_answer(ask, Arc::clone(&stale.object), Stalely::OnError);
+    }
+    let forwarded = CacheStatus::forwarded(missed.forward);
+    let value = CacheStatus { collapsed: true, ..forwarded };
+    refuse(ask, Refusal::Source(status, "the origin failed"), CacheResult::Collapsed, value)
 }
 
 /// Whether a request asks for less than what a leader, who asks for the whole, was given.
@@ -141,7 +142,7 @@ fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
             let value = CacheStatus { detail: why, forward_status, ..forwarded };
             pass_on(ask, response, CacheResult::Miss, value)
         }
-        Led::Failed(error) => failed(ask, &error, CacheResult::Miss),
+        Led::Failed(error) => failed(ask, missed, &error, CacheResult::Miss),
         Led::Refused(refusal) => ask.refuse(refusal, CacheResult::Miss),
     }
 }
@@ -197,7 +198,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Err(_) if verdict.is_some_and(|verdict| verdict.is_too_large()) => {
             ask.refuse(Refusal::BodyTooLarge, cache)
         }
-        Err(error) => failed(ask, &error, cache),
+        Err(error) => failed(ask, missed, &error, cache),
     }
 }
 
@@ -289,8 +290,29 @@ enum Stalely {
 }
 
 /// The origin failed; what happened is in the log already, by server and cause.
-fn failed(ask: Ask, error: &OriginError, cache: CacheResult) -> Response<ReplyBody> {
-    ask.refuse(Refusal::Source(error.status(), error.kind().as_str()), cache)
+fn failed(
+    ask: Ask,
+    missed: &Missed,
+    error: &OriginError,
+    cache: CacheResult,
+) -> Response<ReplyBody> {
+    let why = error.kind().as_str();
+    let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
+    refuse(ask, Refusal::Source(error.status(), why), cache, value)
+}
+
+/// An answer of Weir's own in place of an origin's.
+fn refuse(
+    ask: Ask,
+    refusal: Refusal,
+    cache: CacheResult,
+    cache_status: CacheStatus<'_>,
+) -> Response<ReplyBody> {
+    let mut response = ask.refuse(refusal, cache);
+    if cache != CacheResult::None {
+        response.headers_mut().insert(reply::CACHE_STATUS, cache_status.to_value());
+    }
+    response
 }
 
 /// RFC 9111 §4.4: what a successful unsafe request changed must not be answered from the cache.

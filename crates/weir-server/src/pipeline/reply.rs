@@ -18,7 +18,7 @@ use crate::metrics::CacheResult;
 use crate::record::Record;
 
 pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+pub(super) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const BYTES: HeaderValue = HeaderValue::from_static("bytes");
 
 /// A response before it is fitted to its request.
