@@ -39,7 +39,8 @@ pub enum HostPolicy {
 pub(super) struct Job {
     /// Gone while it is on its way and cannot be duplicated.
     request: Option<(Parts, RequestBody)>,
-    host: Option<HeaderValue>,
+    /// For a request without Host.
+    authority: Option<HeaderValue>,
     policy: HostPolicy,
     extra: Extra,
     framing: Framing,
@@ -73,7 +74,8 @@ impl Job {
         parts.extensions.clear();
         // Whatever it came by.
         parts.version = Version::HTTP_11;
-        let host = host(&parts);
+        let authority = parts.uri.authority();
+        let authority = authority.and_then(|name| HeaderValue::from_str(name.as_str()).ok());
         if parts.uri.authority().is_some() {
             parts.uri = origin_form(&parts.uri);
         }
@@ -97,7 +99,7 @@ impl Job {
         let request = Some((parts, body));
         Ok(Job {
             request,
-            host,
+            authority,
             policy,
             extra,
             framing,
@@ -169,11 +171,7 @@ impl Job {
         let target = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         head.extend_from_slice(target.as_bytes());
         head.extend_from_slice(b" HTTP/1.1\r\n");
-        let host = match (self.policy, &self.host) {
-            (HostPolicy::Keep, Some(host)) => host,
-            _ => &server.authority,
-        };
-        write_field(&mut head, &HOST, host.as_bytes());
+        write_field(&mut head, &HOST, self.host(parts, server).as_bytes());
         for (name, value) in &parts.headers {
             if name != HOST && (self.upgrade || name != CONNECTION) {
                 write_field(&mut head, name, value.as_bytes());
@@ -197,11 +195,7 @@ impl Job {
     ) -> Option<Result<Request<Outgoing>, OriginError>> {
         // A server may refuse it unprocessed, and then any method may be sent again.
         let (mut parts, body) = self.take(self.duplicable)?;
-        let host = match (self.policy, &self.host) {
-            (HostPolicy::Keep, Some(host)) => host,
-            _ => &server.authority,
-        };
-        let authority = match Authority::try_from(host.as_bytes()) {
+        let authority = match Authority::try_from(self.host(&parts, server).as_bytes()) {
             Ok(authority) => authority,
             Err(error) => {
                 return Some(Err(OriginError::new(ErrorKind::Request, &*server.name, error)));
@@ -220,10 +214,23 @@ impl Job {
         parts.version = Version::HTTP_2;
         let headers = &mut parts.headers;
         self.extra.join(headers);
-        headers.remove(HOST);
+        if let Some(host) = headers.remove(HOST) {
+            // The request may come back.
+            self.authority = Some(host);
+        }
         headers.remove(CONNECTION);
         headers.remove(UPGRADE);
         Some(Ok(Request::from_parts(parts, outgoing(body))))
+    }
+
+    /// Host as the server is to see it: the request's, or its authority where it has none (an
+    /// absolute or HTTP/2 request), or the server's own.
+    fn host<'a>(&'a self, parts: &'a Parts, server: &'a Server) -> &'a HeaderValue {
+        let own = || parts.headers.get(HOST).or(self.authority.as_ref());
+        match self.policy {
+            HostPolicy::Keep => own().unwrap_or(&server.authority),
+            HostPolicy::Server => &server.authority,
+        }
     }
 
     /// Takes back a request that was never sent.
@@ -243,14 +250,6 @@ impl Job {
         }
         self.request.take()
     }
-}
-
-/// Host, or an absolute or HTTP/2 request's authority.
-fn host(parts: &Parts) -> Option<HeaderValue> {
-    if let Some(host) = parts.headers.get(HOST) {
-        return Some(host.clone());
-    }
-    HeaderValue::from_str(parts.uri.authority()?.as_str()).ok()
 }
 
 fn origin_form(uri: &Uri) -> Uri {
