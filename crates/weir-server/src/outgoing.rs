@@ -26,6 +26,9 @@ pub(crate) const HEAD_BYTES: usize = 768;
 /// send buffer holds: who gets no more need not wait for anybody.
 const UNCHECKED_BYTES: u64 = 64 << 10;
 
+/// A piece below this size is worth another look at the body before it is sent.
+const SMALL_PIECE_BYTES: usize = 16 << 10;
+
 /// Appends a field line.
 pub(crate) fn write_field(to: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     to.extend_from_slice(name.as_str().as_bytes());
@@ -65,9 +68,11 @@ pub(crate) struct Outgoing {
     /// What is sent before `piece`: the head, a chunk's size.
     front: Vec<u8>,
     piece: Bytes,
-    /// What is sent after it: a chunk's end, trailers.
+    /// What came right behind a small piece of a body whose length is known.
+    second: Bytes,
+    /// What is sent after them: a chunk's end, trailers.
     back: Vec<u8>,
-    /// Bytes of these three that the socket has taken.
+    /// Bytes of these four that the socket has taken.
     sent: usize,
     /// Bytes of the body that were taken from it.
     taken: u64,
@@ -117,6 +122,7 @@ impl Outgoing {
             announced: parts.headers.get(header::TRAILER).cloned(),
             front,
             piece: Bytes::new(),
+            second: Bytes::new(),
             back: Vec::new(),
             sent: 0,
             taken: 0,
@@ -137,7 +143,11 @@ impl Outgoing {
         loop {
             let waits =
                 !self.ended && self.piece.is_empty() && self.poll_next(stream, cx)?.is_pending();
-            if self.sent < self.front.len() + self.piece.len() + self.back.len() {
+            if self.has_room_for_second() {
+                // Pending or not: what is at hand goes now.
+                let _ = self.poll_piece(cx)?;
+            }
+            if self.sent < self.staged() {
                 ready!(self.poll_write(stream, cx))?;
             } else if self.ended {
                 return Poll::Ready(Ok(()));
@@ -146,6 +156,20 @@ impl Outgoing {
                 return stream.poll_ahead(cx).map(Err);
             }
         }
+    }
+
+    fn staged(&self) -> usize {
+        self.front.len() + self.piece.len() + self.second.len() + self.back.len()
+    }
+
+    /// Whether another piece that is at hand should go along: an origin's head often brings the
+    /// first bytes of a body that lies ready.
+    fn has_room_for_second(&self) -> bool {
+        let is_small = (1..SMALL_PIECE_BYTES).contains(&self.piece.len());
+        is_small
+            && self.sent == 0
+            && self.second.is_empty()
+            && matches!(self.framing, Framing::Length(1..))
     }
 
     /// Takes the next piece of the body, when the client has taken most of those before.
@@ -187,7 +211,8 @@ impl Outgoing {
             }
         }
         self.taken += data.len() as u64;
-        self.piece = data;
+        let place = if self.piece.is_empty() { &mut self.piece } else { &mut self.second };
+        *place = data;
         if self.framing == Framing::Chunked && self.body.is_end_stream() {
             self.end(None)?;
         }
@@ -215,15 +240,15 @@ impl Outgoing {
 
 impl Outgoing {
     fn poll_write(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let total = self.front.len() + self.piece.len() + self.back.len();
-        while self.sent < total {
-            let mut slices = [IoSlice::new(&[]); 3];
-            let pieces = [&self.front[..], &self.piece, &self.back];
+        while self.sent < self.staged() {
+            let mut slices = [IoSlice::new(&[]); 4];
+            let pieces = [&self.front[..], &self.piece, &self.second, &self.back];
             let count = fill(&mut slices, pieces.into_iter(), self.sent);
             self.sent += ready!(poll_write_some(stream, &slices[..count], cx))?;
         }
         self.front.clear();
         self.piece = Bytes::new();
+        self.second = Bytes::new();
         self.back.clear();
         self.sent = 0;
         Poll::Ready(Ok(()))

@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use self::head::Head;
 use self::receive::Body;
 use self::send::Sending;
-use super::limits::{HEAD_READ_SIZE, HEAD_SIZE_MAX, READ_SIZE_MAX};
+use super::limits::{HEAD_READ_SIZE, HEAD_SIZE_MAX, LAST_READ_SIZE_MAX, READ_SIZE_MAX};
 use super::stream::{Open, Stream};
 use super::timer::Timer;
 use crate::error::{BoxError, ErrorKind};
@@ -216,7 +216,8 @@ impl Http1 {
             let wanted = match self.body.take(&mut self.received) {
                 Ok(receive::Piece::Frame(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(receive::Piece::End) => return Poll::Ready(None),
-                Ok(receive::Piece::Wanted(count)) => count.min(READ_SIZE_MAX),
+                Ok(receive::Piece::Wanted(count)) if count <= LAST_READ_SIZE_MAX => count,
+                Ok(receive::Piece::Wanted(_)) => READ_SIZE_MAX,
                 Err(failure) => return Poll::Ready(Some(Err(failure))),
             };
             match ready!(self.poll_read(cx, wanted)) {
