@@ -125,7 +125,8 @@ impl<'a> Head<'a, '_> {
     }
 
     /// The request with a table of its fields, which has room for some more: what is forwarded gets
-    /// them, and the response's fields lie in the same table later. `None` if the `http` types do not take it.
+    /// them, and the response's fields lie in the same table later. `None` if the `http` types do
+    /// not take it.
     pub fn to_parts(&self) -> Option<Parts> {
         /// Enough that three fields, as simple clients send them, become six without growing.
         const FIELDS_ADDED: usize = 3;

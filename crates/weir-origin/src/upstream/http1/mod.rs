@@ -2,8 +2,8 @@
 //! channel, and nothing is read before it is asked for. hyper's client needs all three, and a
 //! request through it cost twice the instructions (BENCHMARKS.md).
 //!
-//! A request is written by `send`, its response read by `head` and `receive`; both go on at once, whichever
-//! of the two is polled. `relay` goes on with both while nobody may be polling.
+//! A request is written by `send`, its response read by `head` and `receive`; both go on at once,
+//! whichever of the two is polled. `relay` goes on with both while nobody may be polling.
 
 mod head;
 mod receive;
