@@ -53,7 +53,11 @@ pub(crate) async fn serve(stream: &mut Stream, connection: &Arc<Connection>) -> 
             Err(error) => Err(error),
         };
         match answered {
-            Ok(false) => has_answered = true,
+            Ok(false) => {
+                has_answered = true;
+                // Whoever sends requests without a pause lets others have their turn.
+                tokio::task::consume_budget().await;
+            }
             Ok(true) => {
                 // A client that has gone needs no goodbye.
                 let _ = stream.shutdown().await;

@@ -7,6 +7,8 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use common::client::{Client, Response};
@@ -404,4 +406,35 @@ fn the_access_log_tells_the_same_of_both_ways() {
     assert_eq!(facts(&lines[1]), facts(&lines[2]));
     assert_eq!(facts(&lines[2]), facts(&lines[3]));
     assert_eq!(facts(&lines[1])["client"], "192.0.2.7");
+}
+
+#[test]
+fn a_flood_of_requests_leaves_others_their_turn() {
+    let (_weir, address, admin) = with_files(&[10]);
+    let mut client = Client::connect(address).unwrap();
+    ask(&mut client, "/10.bin", "");
+    let mut flood = std::net::TcpStream::connect(address).unwrap();
+    let mut answers = flood.try_clone().unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&over);
+    let batch = request("/10.bin", "").repeat(1000);
+    let sender = std::thread::spawn(move || {
+        while !stop.load(Relaxed) && flood.write_all(&batch).is_ok() {}
+        flood.shutdown(std::net::Shutdown::Both)
+    });
+    let reader = std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 20];
+        while answers.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    let before = fast_requests(admin);
+    for _ in 0..20 {
+        let begun = Instant::now();
+        ask(&mut client, "/10.bin", "");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+    assert!(fast_requests(admin) > before + 1000, "there was no flood");
+    over.store(true, Relaxed);
+    sender.join().unwrap().ok();
+    reader.join().unwrap();
 }
