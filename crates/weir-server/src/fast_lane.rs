@@ -47,7 +47,8 @@ pub(crate) async fn serve(stream: &mut Stream, connection: &Arc<Connection>) -> 
         let answered = match poll_fn(|cx| read(stream, connection, cx)).await {
             Ok(Step::Sent { last }) => Ok(last),
             Ok(Step::Sending(hit)) => send_hit(stream, hit).await,
-            Ok(Step::Asked(asked)) => answer(stream, connection, asked).await,
+            // Boxed, so that a connection that waits is small.
+            Ok(Step::Asked(asked)) => Box::pin(answer(stream, connection, asked)).await,
             Ok(Step::Other) => return Lane::HandedOver { has_answered },
             Ok(Step::End) => return Lane::Ended,
             Err(error) => Err(error),

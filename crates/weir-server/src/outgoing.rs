@@ -22,9 +22,9 @@ use crate::shared::coarse_unix_ms;
 /// Bytes set aside for a head; most need half of it.
 pub(crate) const HEAD_BYTES: usize = 768;
 
-/// Bytes of a body that are sent before it is asked whether the client takes them. Less than any
-/// send buffer holds: who gets no more need not wait for anybody.
-const UNCHECKED_BYTES: u64 = 64 << 10;
+/// Bytes of a body that are sent before it is asked whether the client takes them: what every send
+/// buffer holds. Smaller responses need not ask.
+const UNCHECKED_BYTES: u64 = 32 << 10;
 
 /// A piece below this size is worth another look at the body before it is sent.
 const SMALL_PIECE_BYTES: usize = 16 << 10;

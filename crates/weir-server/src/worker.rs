@@ -215,11 +215,13 @@ async fn accept(
     local: Option<SocketAddr>,
     mut stop: watch::Receiver<bool>,
 ) {
+    // Made once: it is asked only when there is nobody to accept.
+    let mut stopped = std::pin::pin!(stop.wait_for(|&stop| stop));
     loop {
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|&stop| stop) => break,
+            _ = &mut stopped => break,
         };
         match accepted {
             Ok((fd, peer)) => {
