@@ -23,7 +23,7 @@ pub(super) const HEAD_READ_SIZE: usize = 8 << 10;
 /// Bytes of a body that are read at once. Nothing is read before the last piece is taken, so this
 /// is the most that a client which does not read makes us hold; over HTTP/1.1 in cleartext a piece
 /// is asked for only when the client's send buffer is nearly empty, and nothing is held.
-pub(super) const READ_SIZE_MAX: usize = 32 << 10;
+pub(super) const READ_SIZE_MAX: usize = 16 << 10;
 /// The same where it is all that is left of the body.
 pub(super) const LAST_READ_SIZE_MAX: usize = 64 << 10;
 
