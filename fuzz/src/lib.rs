@@ -11,8 +11,8 @@ use weir_http::cache_control::{DELTA_SECONDS_MAX, RequestDirectives, ResponseDir
 use weir_http::conditional::{Outcome, Validators};
 use weir_http::negotiate::Coding;
 use weir_http::range::{RANGES_MAX, Ranges};
-use weir_http::{Malformed, conditional, etag, host as hosts, negotiate, path as paths};
-use weir_http::{range as ranges, request as requests};
+use weir_http::{Malformed, conditional, etag, head as heads, host as hosts, negotiate};
+use weir_http::{path as paths, range as ranges, request as requests};
 use weir_net::proxy_protocol::{self as proxy, Parsed, V1_SIZE_MAX, V2_SIZE_MAX};
 
 /// A function that takes any bytes and panics where a parser breaks its promises.
@@ -24,6 +24,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cache_control", cache_control),
     ("conditional", conditional),
     ("config", config),
+    ("head", head),
     ("host", host),
     ("path", path),
     ("proxy_protocol", proxy_protocol),
@@ -191,6 +192,24 @@ pub fn range(data: &[u8]) {
         let exact = format!("bytes={}-{}", span.first, span.last);
         assert_eq!(ranges::parse(exact.as_bytes(), length), Ranges::Single(*span));
     }
+}
+
+/// A head that is taken ends where it says, and what is plain in it is what the full way makes of
+/// it: valid, without content, for the same host.
+pub fn head(data: &[u8]) {
+    let mut room = heads::Room::new();
+    let Some(head) = heads::parse(data, &mut room, data.len(), usize::MAX) else { return };
+    assert!(data[..head.len].ends_with(b"\n"), "a head of {} bytes", head.len);
+    let (Some(parts), Some(plain)) = (head.to_parts(), head.plain()) else { return };
+    let valid = requests::validate(&parts.method, &parts.uri, parts.version, &parts.headers);
+    let valid = valid.unwrap_or_else(|malformed| panic!("plain, but {malformed}"));
+    assert_eq!(valid.framing, requests::Framing::Empty);
+    assert_eq!(valid.host.as_ref(), Some(&plain.host));
+    assert_eq!(valid.authority.as_bytes(), plain.authority);
+    let notes = valid.notes;
+    assert!(!notes.selects && !notes.directs && !notes.upgrades, "{notes:?}");
+    assert_eq!(notes.closes, head.closes);
+    assert_eq!(parts.uri.path_and_query().map(|target| target.as_str()), Some(plain.target));
 }
 
 /// A head that is accepted has one host, one way to find its end, and survives being read again

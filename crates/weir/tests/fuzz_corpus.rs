@@ -41,6 +41,11 @@ fn config() {
 }
 
 #[test]
+fn head() {
+    replay_and_mutate("head");
+}
+
+#[test]
 fn host() {
     replay_and_mutate("host");
 }
