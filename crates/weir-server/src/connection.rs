@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -22,6 +22,7 @@ use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
 
 use crate::body::ReplyBody;
 use crate::fast_lane::{self, Lane};
+use crate::lane_choice::LaneChoice;
 use crate::pipeline::{self, Introduction};
 use crate::record;
 use crate::stall::WatchedBody;
@@ -40,37 +41,14 @@ pub(crate) struct Connection {
     pub(crate) listener: usize,
     /// The client as origins are told of it, since the first request that one got.
     pub(crate) introduction: OnceLock<Introduction>,
-    /// Requests in a row that the fast lane might have taken.
-    simple: AtomicU8,
-    /// How many of them it takes to go back there.
-    simple_wanted: AtomicU8,
+    lane_choice: LaneChoice,
 }
 
-/// A connection whose last requests with hyper were this many simple ones goes back to the fast
-/// lane: setting hyper up again is paid for by then. Twice as many each time it was in vain.
-const SIMPLE_WANTED: u8 = 2;
-
 impl Connection {
-    /// Takes note of whether the fast lane might have taken a request.
-    fn note_simple(&self, simple: bool) {
-        let count = if simple { self.simple.load(Relaxed).saturating_add(1) } else { 0 };
-        self.simple.store(count, Relaxed);
-    }
-
     /// Whether the connection should go back to the fast lane, and can: nothing is being served,
     /// and all that was said has left.
     fn is_for_fast_lane(&self) -> bool {
-        self.simple.load(Relaxed) >= self.simple_wanted.load(Relaxed) && self.socket.is_idle()
-    }
-
-    /// Takes note of whether it was worth while to go to the fast lane.
-    fn leave_fast_lane(&self, has_answered: bool) {
-        let wanted = match has_answered {
-            true => SIMPLE_WANTED,
-            false => self.simple_wanted.load(Relaxed).saturating_mul(2),
-        };
-        self.simple_wanted.store(wanted, Relaxed);
-        self.simple.store(0, Relaxed);
+        self.lane_choice.is_due() && self.socket.is_idle()
     }
 
     /// The client of a request: whom trusted proxies name, or else whose connection it is.
@@ -126,8 +104,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             tls,
             listener,
             introduction: OnceLock::new(),
-            simple: AtomicU8::new(0),
-            simple_wanted: AtomicU8::new(SIMPLE_WANTED),
+            lane_choice: LaneChoice::new(),
         })
     };
     match &sites.tls {
@@ -150,7 +127,7 @@ async fn serve_cleartext(mut stream: Stream, connection: Arc<Connection>) {
     loop {
         match fast_lane::serve(&mut stream, &connection).await {
             Lane::Ended => return,
-            Lane::HandedOver { has_answered } => connection.leave_fast_lane(has_answered),
+            Lane::HandedOver { has_answered } => connection.lane_choice.left(has_answered),
         }
         match detect(&mut stream).await {
             Ok(Some(Protocol::Http1)) => {
@@ -272,7 +249,7 @@ impl Service<Request<Incoming>> for Pipeline {
 
     fn call(&self, request: Request<Incoming>) -> Reply {
         let (head, body) = request.into_parts();
-        self.connection.note_simple(is_simple(&head, &body));
+        self.connection.lane_choice.note(is_simple(&head, &body));
         pipeline::serve(&self.connection, head, Some(body))
     }
 }

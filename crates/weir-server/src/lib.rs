@@ -7,6 +7,7 @@ mod body;
 mod connection;
 mod error;
 mod fast_lane;
+mod lane_choice;
 mod live;
 mod metrics;
 mod outgoing;
