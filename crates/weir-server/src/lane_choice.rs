@@ -1,6 +1,7 @@
 //! When a connection that hyper serves goes back to the fast lane: after some requests in a row
-//! that the lane might have taken, for setting hyper up again is paid for by then. How many it takes
-//! doubles each time it was in vain, so that a client whose requests only look simple costs little.
+//! that the lane might have taken, for setting hyper up again is paid for by then. How many it
+//! takes doubles each time it was in vain, so that a client whose requests only look simple costs
+//! little.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
