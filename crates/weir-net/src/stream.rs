@@ -206,6 +206,8 @@ impl AsyncRead for Stream {
                 this.unread = Vec::new();
                 this.unread_start = 0;
             }
+            // What came behind the last request is the beginning of the next.
+            this.socket.bytes_read();
             return Poll::Ready(Ok(()));
         }
         if this.drained && this.registered.is_none() {

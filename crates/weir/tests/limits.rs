@@ -176,6 +176,24 @@ fn a_head_that_does_not_arrive_is_given_up() {
 }
 
 #[test]
+fn a_head_that_begins_behind_another_request_must_arrive_too() {
+    let origin = echo_length();
+    let (_weir, address) = limited("header-timeout \"400ms\"", &origin);
+    // Without content, which hyper does not see, and with some, which it does.
+    for first in [
+        "GET /small HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+    ] {
+        let mut client = Client::connect(address).unwrap();
+        let begun = Instant::now();
+        client.send(format!("{first}GET /small HTTP/1.1\r\nHos").as_bytes()).unwrap();
+        assert_eq!(client.response("GET").unwrap().status, 200);
+        assert_eq!(client.response("GET").unwrap().status, 408, "{first}");
+        assert!(client.is_closed() && begun.elapsed() < Duration::from_secs(3), "{first}");
+    }
+}
+
+#[test]
 fn an_idle_connection_is_closed_without_a_word() {
     let origin = echo_length();
     let (_weir, address) = limited("idle-timeout \"500ms\"", &origin);
