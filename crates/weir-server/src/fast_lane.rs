@@ -141,11 +141,10 @@ async fn answer(
     connection: &Connection,
     asked: Box<Asked>,
 ) -> io::Result<bool> {
-    let Asked { reply, is_head, mut last } = *asked;
+    let Asked { reply, is_head, last } = *asked;
     let response = wait(stream, reply).await?;
-    last |= connection.worker.shared.is_draining();
-    Outgoing::new(response, is_head, &mut last).send(stream).await?;
-    Ok(last)
+    let last = last || connection.worker.shared.is_draining();
+    Outgoing::new(response, is_head, last).send(stream).await
 }
 
 /// Waits for a response as long as its client does.

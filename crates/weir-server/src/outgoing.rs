@@ -79,13 +79,15 @@ pub(crate) struct Outgoing {
     sent: usize,
     /// Bytes of the body that were taken from it.
     taken: u64,
+    /// The connection ends with this response.
+    last: bool,
     ended: bool,
 }
 
 impl Outgoing {
     /// Prepares a response to GET, or to HEAD if `is_head`. If `last`, it says that it is the
-    /// connection's last; if it says so by itself, `last` is set.
-    pub(crate) fn new(response: Response<ReplyBody>, is_head: bool, last: &mut bool) -> Outgoing {
+    /// connection's last; it may do so by itself.
+    pub(crate) fn new(response: Response<ReplyBody>, is_head: bool, last: bool) -> Outgoing {
         let (parts, body) = response.into_parts();
         let mut front = Vec::with_capacity(HEAD_BYTES);
         write_status(&mut front, parts.status);
@@ -98,10 +100,9 @@ impl Outgoing {
             says_close |= *name == header::CONNECTION && value.as_bytes() == b"close";
             write_field(&mut front, name, value);
         }
-        if *last && !says_close {
+        if last && !says_close {
             front.extend_from_slice(b"connection: close\r\n");
         }
-        *last |= says_close;
         let bodyless = is_head || matches!(parts.status.as_u16(), 100..=199 | 204 | 304);
         let framing = match (bodyless, declared, body.size_hint().exact()) {
             (true, _, _) => Framing::Empty,
@@ -129,17 +130,19 @@ impl Outgoing {
             back: Vec::new(),
             sent: 0,
             taken: 0,
+            last: last || says_close,
             ended: matches!(framing, Framing::Empty | Framing::Length(0)),
         }
     }
 
-    /// Sends all of it, and stops when the client goes.
+    /// Sends all of it, and stops when the client goes. Tells whether the connection ends with it.
     ///
     /// # Errors
     /// What the socket says, or the body's own failure: the client must not take what it has for
     /// the whole.
-    pub(crate) async fn send(mut self, stream: &mut Stream) -> io::Result<()> {
-        poll_fn(|cx| self.poll_send(stream, cx)).await
+    pub(crate) async fn send(mut self, stream: &mut Stream) -> io::Result<bool> {
+        poll_fn(|cx| self.poll_send(stream, cx)).await?;
+        Ok(self.last)
     }
 
     fn poll_send(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
