@@ -1,15 +1,20 @@
-//! The files a configuration needs: reading the configuration itself, and checking that roots,
-//! certificates, keys and trusted roots are there. The only part of the crate that does I/O.
+//! The files a configuration needs: reading the configuration itself and those of its plugins, and
+//! checking that roots, certificates, keys, trusted roots and modules are there. The only part of
+//! the crate that does I/O.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use crate::build::FileUse;
+use crate::build::{Expected, FileUse};
 use crate::error::{ConfigError, Errors};
-use crate::limits::FILE_SIZE_MAX;
+use crate::limits::{FILE_SIZE_MAX, PLUGIN_CONFIG_MAX};
 use crate::model::{Config, Source as RouteSource};
 use crate::source::Source;
+use crate::value::print_size;
+
+/// What a plugin's `source` is for, as an error says it.
+pub(crate) const MODULE_PURPOSE: &str = "the plugin's module";
 
 /// Reads a configuration file, or says why not.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
@@ -25,13 +30,40 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Reports the needed files that cannot be read.
-pub(crate) fn check(source: &mut Source<'_>, needed: &[FileUse]) {
+/// Reports the needed files that cannot be read, and puts the configurations of plugins in place.
+pub(crate) fn check(source: &mut Source<'_>, config: &mut Config, needed: &[FileUse]) {
     for file in needed {
-        if let Err(reason) = check_one(&file.path, file.purpose, file.is_directory) {
+        let result = match file.expected {
+            Expected::Directory => check_one(&file.path, file.purpose, true),
+            Expected::File => check_one(&file.path, file.purpose, false),
+            Expected::PluginConfig(position) => {
+                read_text(&file.path, file.purpose, PLUGIN_CONFIG_MAX).map(|text| {
+                    if let Some(plugin) = config.plugins.get_mut(position) {
+                        plugin.config = text;
+                    }
+                })
+            }
+        };
+        if let Err(reason) = result {
             source.error(file.span, reason);
         }
     }
+}
+
+/// Reads a file that a configuration names, or says why not.
+fn read_text(path: &Path, purpose: &str, size_max: usize) -> Result<String, String> {
+    // First of all, since opening a pipe would wait for its other end.
+    check_one(path, purpose, false)?;
+    let shown = path.display();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(size_max as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot read {purpose} ({shown}): {error}"))?;
+    if bytes.len() > size_max {
+        let size = print_size(size_max as u64);
+        return Err(format!("{purpose} ({shown}) is larger than {size}"));
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{purpose} ({shown}) is not UTF-8 text"))
 }
 
 /// Checks that the files and directories a configuration names can be read: for configurations
@@ -50,6 +82,9 @@ pub fn check_files(config: &Config) -> Result<(), Errors> {
         if let Some(ca) = &upstream.tls.ca {
             check(ca, "the upstream's trusted roots", false);
         }
+    }
+    for plugin in &config.plugins {
+        check(&plugin.source, MODULE_PURPOSE, false);
     }
     for site in &config.sites {
         for certificate in &site.certificates {

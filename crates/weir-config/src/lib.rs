@@ -36,6 +36,7 @@ pub use prefix::Prefix;
 pub use presets::{parse_listen, proxy_url, serve_dir};
 pub use print::print;
 pub use reference::reference;
+pub use rules::plugin::is_plugin_name;
 
 use build::FileUse;
 use limits::FILE_SIZE_MAX;
@@ -43,7 +44,8 @@ use source::{Source as Text, Span};
 use table::Block;
 
 /// Parses and validates a configuration without any I/O. Relative paths in it are taken as
-/// relative to the directory of `file_name`.
+/// relative to the directory of `file_name`. A plugin's `config-file` is not read: its
+/// configuration is empty in the result.
 ///
 /// # Errors
 /// All errors that were found, at most [`limits::ERRORS_MAX`].
@@ -53,8 +55,9 @@ pub fn parse(file_name: &str, text: &str) -> Result<Config, Errors> {
     finish(source.config(), source)
 }
 
-/// Reads and parses a configuration file, and checks that the files and directories it names can
-/// be read. Relative paths in it are relative to its directory, and absolute in the result.
+/// Reads and parses a configuration file with the `config-file`s of its plugins, and checks that
+/// the files and directories it names can be read. Relative paths in it are relative to its
+/// directory, and absolute in the result.
 ///
 /// # Errors
 /// What is wrong with the file, or why it cannot be read.
@@ -64,9 +67,9 @@ pub fn load(path: &Path) -> Result<Config, Errors> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let directory = absolute.parent().unwrap_or(Path::new("/"));
     let mut source = Text::new(&name, &text, directory);
-    let config = source.config();
-    if let Some((_, needed)) = &config {
-        files::check(&mut source, needed);
+    let mut config = source.config();
+    if let Some((config, needed)) = &mut config {
+        files::check(&mut source, config, needed);
     }
     finish(config, source)
 }

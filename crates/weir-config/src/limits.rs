@@ -22,3 +22,11 @@ pub const UPSTREAMS_MAX: usize = 10_000;
 pub const SERVERS_MAX: usize = 1_000;
 /// Header edits in one block.
 pub const HEADER_EDITS_MAX: usize = 1_000;
+/// `plugin` blocks in a file.
+pub const PLUGINS_MAX: usize = 1_000;
+/// `use` lines in a route.
+pub const USES_MAX: usize = 64;
+/// Bytes of a plugin's `config`, `config-file` or `vm-config`.
+pub const PLUGIN_CONFIG_MAX: usize = 1 << 20;
+/// Names in one line of a plugin's `allow`, and `environment` lines in it.
+pub const ALLOWED_MAX: usize = 1_000;

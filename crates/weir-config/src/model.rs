@@ -1,6 +1,7 @@
 //! The typed configuration: what the rest of Weir sees. Everything here is validated; a value that
 //! exists is a value that may be used without a further check.
 
+mod plugin;
 mod upstream;
 
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use crate::prefix::Prefix;
 
+pub use plugin::*;
 pub use upstream::*;
 
 /// A whole configuration file.
@@ -20,6 +22,10 @@ pub struct Config {
     pub cache: Cache,
     /// Upstream groups by name. `proxy "http://…"` makes an anonymous group named by its URL.
     pub upstreams: Vec<Upstream>,
+    /// What all plugins share: the `plugins` block.
+    pub plugin_settings: Plugins,
+    /// Plugins in file order, by unique names. More may be deployed at run time.
+    pub plugins: Vec<Plugin>,
     /// Sites in file order.
     pub sites: Vec<Site>,
 }
@@ -185,6 +191,8 @@ pub struct Route {
     pub request_headers: Vec<HeaderEdit>,
     /// Bytes of a request body; default: the server's limit.
     pub body_size: Option<u64>,
+    /// Plugins that see the route's requests and responses, in order.
+    pub plugins: Vec<Use>,
 }
 
 /// A path pattern.

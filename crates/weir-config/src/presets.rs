@@ -63,6 +63,7 @@ fn one_site(
         response_headers: Vec::new(),
         request_headers: Vec::new(),
         body_size: None,
+        plugins: Vec::new(),
     };
     let site = Site {
         names: vec!["*".to_owned()],

@@ -1,5 +1,8 @@
 //! Prints a configuration as KDL that parses to the same configuration: all of the settings of the
-//! process, the cache and the upstreams, and of sites and routes what is not a default.
+//! process, the cache, the upstreams and the plugins, and of sites and routes what is not a
+//! default.
+
+mod plugin;
 
 use std::fmt::{self, Display, Write};
 use std::path::Path;
@@ -21,6 +24,7 @@ pub fn print(config: &Config) -> String {
     for upstream in config.upstreams.iter().filter(|upstream| !is_anonymous(&upstream.name)) {
         out.upstream(upstream);
     }
+    out.plugins(config);
     for site in &config.sites {
         out.site(site);
     }
@@ -217,6 +221,7 @@ impl Printer {
             if let Some(bytes) = route.body_size {
                 out.line(format_args!("limits body-size={}", size(bytes)));
             }
+            out.uses(&route.plugins);
         });
     }
 

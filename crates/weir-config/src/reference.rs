@@ -21,10 +21,16 @@ pub fn reference() -> String {
 fn heading(out: &mut String, block: Block) {
     let title = match block {
         Block::File => "The file".to_owned(),
-        Block::Server | Block::Cache | Block::Upstream | Block::Site => {
+        Block::Server
+        | Block::Cache
+        | Block::Upstream
+        | Block::Plugins
+        | Block::Plugin
+        | Block::Site => {
             format!("In `{}`", block.name())
         }
         Block::Limits => "In `server { limits { … } }`".to_owned(),
+        Block::Allow => "In `plugin { allow { … } }`".to_owned(),
         Block::Route => "In `site { route { … } }`".to_owned(),
         Block::Header => "In `header { … }` and `request-header { … }` of a route".to_owned(),
         Block::Files => "In `files … { … }` of a route".to_owned(),

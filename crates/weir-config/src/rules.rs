@@ -1,5 +1,7 @@
 //! Rules for text values of HTTP: path patterns, header fields, redirect targets, status ranges,
-//! hash keys, and for names of users and files.
+//! hash keys, and for names of users and files. Those for plugins are in [`plugin`].
+
+pub(crate) mod plugin;
 
 use crate::model::{HashKey, Pattern};
 use crate::suggest;

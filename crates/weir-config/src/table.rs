@@ -15,6 +15,9 @@ pub(crate) enum Block {
     Limits,
     Cache,
     Upstream,
+    Plugins,
+    Plugin,
+    Allow,
     Site,
     Route,
     /// `header` and `request-header`: edits of a header section.
@@ -24,12 +27,15 @@ pub(crate) enum Block {
 
 impl Block {
     /// All blocks, in the reference page's order.
-    pub(crate) const ALL: [Block; 9] = [
+    pub(crate) const ALL: [Block; 12] = [
         Block::File,
         Block::Server,
         Block::Limits,
         Block::Cache,
         Block::Upstream,
+        Block::Plugins,
+        Block::Plugin,
+        Block::Allow,
         Block::Site,
         Block::Route,
         Block::Header,
@@ -44,6 +50,9 @@ impl Block {
             Block::Limits => "limits",
             Block::Cache => "cache",
             Block::Upstream => "upstream",
+            Block::Plugins => "plugins",
+            Block::Plugin => "plugin",
+            Block::Allow => "allow",
             Block::Site => "site",
             Block::Route => "route",
             Block::Header => "header",
@@ -138,7 +147,9 @@ impl Slot {
 
 /// Every key there is.
 pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
-    [keys::TOP, keys::SERVER, keys::UPSTREAM, keys::SITE, keys::ROUTE].into_iter().flatten()
+    [keys::TOP, keys::SERVER, keys::UPSTREAM, keys::SITE, keys::ROUTE, keys::PLUGIN]
+        .into_iter()
+        .flatten()
 }
 
 /// A slot, for the tables.
@@ -177,6 +188,16 @@ mod tests {
             Block::Upstream => {
                 let server = unless("server", "server \"http://a.example\"");
                 format!("upstream \"app\" {{\n{lines}\n{server}\n}}\n{site}")
+            }
+            Block::Plugins => inside("plugins"),
+            Block::Plugin => {
+                let source = unless("source", "source \"a.wasm\"");
+                format!("plugin \"a\" {{\n{lines}\n{source}\n}}\n{site}")
+            }
+            Block::Allow => {
+                let app = "upstream \"app\" { server \"http://a.example\"; }";
+                let plugin = format!("plugin \"a\" {{ source \"a\"; allow {{\n{lines}\n}}; }}");
+                format!("{app}\n{plugin}\n{site}")
             }
             Block::Site => {
                 let listen = unless("listen", "listen \":80\"");

@@ -26,6 +26,9 @@ fn defaults_of_the_table_are_those_of_the_model() {
     assert_eq!(config.sites[0].routes[0].cache, RouteCache::default());
     let servers = config.upstreams[0].servers.clone();
     assert_eq!(config.upstreams[0], Upstream::new("app".to_owned(), servers));
+    assert_eq!(config.plugin_settings, Plugins::default());
+    let config = parse_ok(&format!("{MINIMAL}\nplugin \"a\" {{ source \"a.wasm\"\n }}"));
+    assert_eq!(config.plugins[0].policy, PluginPolicy::default());
 }
 
 #[test]
@@ -230,6 +233,7 @@ fn every_setting_of_a_route() {
         ],
         request_headers: vec![HeaderEdit::Set(text("x-site"), text("shop"))],
         body_size: Some(10 << 20),
+        plugins: Vec::new(),
     };
     assert_eq!(*images, expected);
     assert_eq!(api.pattern, Pattern::Exact(text("/api")));

@@ -19,8 +19,12 @@ fn around(file: &str) -> (&'static str, &'static str) {
     match file {
         "server" => ("server {\n", SITE),
         "cache" => ("cache {\n", SITE),
+        "plugins" => ("plugins {\n", SITE),
         "upstream" => ("upstream \"app\" {\n", SITE),
         "upstreams" => ("", SITE.trim_start_matches("\n}")),
+        "plugin" => {
+            ("upstream \"app\" { server \"http://a.example\"; }; plugin \"gray\" {\n", SITE)
+        }
         "site" => ("site \"a.example\" {\n", "\nroute \"/z/*\" { files \"srv\"; }\n}"),
         "route" => (
             "upstream \"app\" { server \"http://a.example\"; }; \
@@ -113,7 +117,8 @@ fn errors_are_json_for_programs() {
         serde_json::json!([{
             "file": "weir.kdl", "line": 1, "column": 1,
             "message": "unknown key \"servr\" in the file",
-            "expected": ["server", "cache", "upstream", "site"], "suggestion": "server",
+            "expected": ["server", "cache", "upstream", "plugins", "plugin", "site"],
+            "suggestion": "server",
         }])
     );
 }
@@ -145,6 +150,22 @@ fn limits_hold() {
     let route = format!("route \"/*\" {{ respond \"\"; header {{ {edits} }}; }}");
     let site = format!("site \"a\" {{ listen \":80\"; {route}; }}");
     assert!(shown(&site).contains("more than 1000 edits"));
+    let uses = "use \"a\"; ".repeat(limits::USES_MAX + 1);
+    let site = format!("site \"a\" {{ listen \":80\"; route \"/*\" {{ respond \"\"; {uses} }}; }}");
+    assert!(shown(&site).contains("more than 64 `use` lines"));
+    let block = |number| format!("plugin \"p{number}\" {{ source \"p\"; }}\n");
+    let plugins: String = (0..=limits::PLUGINS_MAX).map(block).collect();
+    assert!(shown(&plugins).contains("more than 1000 plugins"));
+    let large = "x".repeat(limits::PLUGIN_CONFIG_MAX + 1);
+    let plugin = format!("plugin \"a\" {{ source \"a\"; config \"{large}\"; }}");
+    assert!(shown(&plugin).contains("it is larger than 1MiB"));
+    let names: String = (0..=limits::ALLOWED_MAX).map(|number| format!(" \"n{number}\"")).collect();
+    let plugin = format!("plugin \"a\" {{ source \"a\"; allow {{ shared {names}; }}; }}");
+    assert!(shown(&plugin).contains("more than 1000 names"));
+    let line = |number| format!("environment \"N{number}\" \"\"\n");
+    let lines: String = (0..=limits::ALLOWED_MAX).map(line).collect();
+    let plugin = format!("plugin \"a\" {{ source \"a\"; allow {{\n{lines}}}; }}");
+    assert!(shown(&plugin).contains("more than 1000 names"));
 }
 
 /// Each of these overflows the stack of `kdl` alone.

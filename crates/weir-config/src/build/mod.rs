@@ -2,6 +2,7 @@
 //! that returns `None` has reported why, or was not given a value whose error is reported already.
 
 mod listeners;
+mod plugin;
 mod route;
 mod server;
 mod site;
@@ -14,6 +15,7 @@ use crate::check::Lines;
 use crate::limits::{SITES_MAX, UPSTREAMS_MAX};
 use crate::model::{Config, Upstream};
 use crate::source::{Source, Span};
+use crate::suggest;
 use crate::url::Origin;
 
 /// A file or directory that the configuration needs.
@@ -22,8 +24,17 @@ pub(crate) struct FileUse {
     pub(crate) path: PathBuf,
     /// What it is for, as an error says it.
     pub(crate) purpose: &'static str,
-    pub(crate) is_directory: bool,
+    pub(crate) expected: Expected,
     pub(crate) span: Span,
+}
+
+/// What stands at the path of a [`FileUse`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expected {
+    Directory,
+    File,
+    /// A text: the configuration of the plugin at this position in [`Config::plugins`].
+    PluginConfig(usize),
 }
 
 /// What the building of one configuration shares.
@@ -48,6 +59,8 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
     for line in lines.all("upstream") {
         build.upstream(line);
     }
+    let plugin_settings = lines.one("plugins").and_then(|line| build.plugin_settings(line));
+    let plugins = build.plugins(lines);
     let mut sites = Vec::new();
     for (number, line) in lines.all("site").enumerate() {
         if number == SITES_MAX {
@@ -67,7 +80,15 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         build.source.whole_error(format!("more than {UPSTREAMS_MAX} upstreams"));
     }
     let Build { files, upstreams, .. } = build;
-    Some((Config { server: server?, cache: cache?, upstreams, sites: sites? }, files))
+    let config = Config {
+        server: server?,
+        cache: cache?,
+        upstreams,
+        plugin_settings: plugin_settings?,
+        plugins: plugins?,
+        sites: sites?,
+    };
+    Some((config, files))
 }
 
 impl Build<'_, '_> {
@@ -76,11 +97,11 @@ impl Build<'_, '_> {
         &mut self,
         path: &str,
         purpose: &'static str,
-        is_directory: bool,
+        expected: Expected,
         span: Span,
     ) -> PathBuf {
         let path = self.source.resolve(path);
-        self.files.push(FileUse { path: path.clone(), purpose, is_directory, span });
+        self.files.push(FileUse { path: path.clone(), purpose, expected, span });
         path
     }
 
@@ -92,8 +113,23 @@ impl Build<'_, '_> {
             Some(directory) => directory.to_owned(),
             None => return path,
         };
-        self.files.push(FileUse { path: directory, purpose, is_directory: true, span });
+        self.files.push(FileUse { path: directory, purpose, expected: Expected::Directory, span });
         path
+    }
+
+    /// Reports a name that no `upstream` block has; `also` is what else would have been right.
+    fn check_upstream(&mut self, name: &str, span: Span, also: Option<&str>) {
+        if self.upstream_by_name.contains_key(name) {
+            return;
+        }
+        // An anonymous group has the name of its URL, and no written name has a colon.
+        let named = self.upstream_by_name.keys().filter(|name| !name.contains(':'));
+        let mut known: Vec<String> = named.cloned().collect();
+        known.sort();
+        let near = suggest::nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        let error = self.source.error(span, format!("there is no upstream \"{name}\""));
+        error.suggest(near);
+        error.expect(known.into_iter().take(20).chain(also.map(str::to_owned)));
     }
 
     /// The name of the anonymous group of one server, made on first use.

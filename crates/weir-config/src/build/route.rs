@@ -6,10 +6,9 @@ use crate::check::Line;
 use crate::keys::INDEX_DEFAULT;
 use crate::limits::HEADER_EDITS_MAX;
 use crate::model::{Files, HeaderEdit, Proxy, Route, RouteCache, Source};
-use crate::suggest;
 use crate::url::ProxyTarget;
 
-use super::Build;
+use super::{Build, Expected};
 
 /// The keys that say what answers; a route has exactly one.
 const SOURCES: [&str; 4] = ["files", "proxy", "redirect", "respond"];
@@ -30,6 +29,7 @@ impl Build<'_, '_> {
             let message = "`request-header` has no meaning without `proxy`";
             self.source.error(first.span, message);
         }
+        let plugins = self.uses(line);
         Some(Route {
             pattern: line.value("pattern")?,
             source: source?,
@@ -37,6 +37,7 @@ impl Build<'_, '_> {
             response_headers: response_headers?,
             request_headers,
             body_size: lines.one("limits").and_then(|limits| limits.value("body-size")),
+            plugins: plugins?,
         })
     }
 
@@ -74,7 +75,12 @@ impl Build<'_, '_> {
             None => vec![INDEX_DEFAULT.to_owned()],
         };
         Some(Files {
-            root: self.file(&root, "the directory of the files", true, line.span_of("root")),
+            root: self.file(
+                &root,
+                "the directory of the files",
+                Expected::Directory,
+                line.span_of("root"),
+            ),
             index,
             listing: line.value("listing")?,
             precompressed: line.value("precompressed")?,
@@ -87,7 +93,8 @@ impl Build<'_, '_> {
         let prefix: Option<String> = line.value("path-prefix");
         let (upstream, path_prefix) = match line.value::<ProxyTarget>("target")? {
             ProxyTarget::Name(name) => {
-                self.check_upstream(&name, line);
+                let url = "a URL such as \"http://…\"";
+                self.check_upstream(&name, line.span_of("target"), Some(url));
                 (name, prefix.unwrap_or_default())
             }
             ProxyTarget::Url(origin, path) => {
@@ -104,23 +111,6 @@ impl Build<'_, '_> {
             path_prefix,
             host: line.value("host")?,
         })
-    }
-
-    fn check_upstream(&mut self, name: &str, line: &Line) {
-        if self.upstream_by_name.contains_key(name) {
-            return;
-        }
-        let known: Vec<String> = {
-            let named = self.upstream_by_name.keys().filter(|name| !name.contains(':'));
-            let mut known: Vec<String> = named.cloned().collect();
-            known.sort();
-            known
-        };
-        let near = suggest::nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
-        let message = format!("there is no upstream \"{name}\"");
-        let error = self.source.error(line.span_of("target"), message);
-        error.suggest(near);
-        error.expect(known.into_iter().take(20).chain(["a URL such as \"http://…\"".to_owned()]));
     }
 
     fn respond(&mut self, line: &Line) -> Option<Source> {
@@ -140,9 +130,7 @@ impl Build<'_, '_> {
         let times = times.into_iter().chain(["collapse-timeout"]);
         let written = times.into_iter().find(|slot| line.is_written(slot));
         let is_off = line.is_written("off");
-        let is_stored = ["files", "proxy"].iter().any(|key| route.lines.one(key).is_some());
-        let has_source = SOURCES.iter().any(|key| route.lines.one(key).is_some());
-        if (is_off || written.is_some()) && has_source && !is_stored {
+        if (is_off || written.is_some()) && is_never_stored(route) {
             self.source
                 .error(line.span, "`cache` has no meaning here: this answer is never stored");
         }
@@ -185,4 +173,10 @@ impl Build<'_, '_> {
         }
         Some(edits)
     }
+}
+
+/// True if what answers the route is known, and made anew for each request.
+pub(super) fn is_never_stored(route: &Line) -> bool {
+    let has = |keys: &[&str]| keys.iter().any(|key| route.lines.one(key).is_some());
+    has(&SOURCES) && !has(&["files", "proxy"])
 }

@@ -10,7 +10,7 @@ use crate::model::{
 };
 use crate::source::Span;
 
-use super::Build;
+use super::{Build, Expected};
 
 impl Build<'_, '_> {
     pub(super) fn site(&mut self, line: &Line) -> Option<Site> {
@@ -66,8 +66,8 @@ impl Build<'_, '_> {
         let chain: String = line.value("chain")?;
         let key: String = line.value("key")?;
         Some(Certificate {
-            chain: self.file(&chain, "the certificate", false, line.span_of("chain")),
-            key: self.file(&key, "the certificate's key", false, line.span_of("key")),
+            chain: self.file(&chain, "the certificate", Expected::File, line.span_of("chain")),
+            key: self.file(&key, "the certificate's key", Expected::File, line.span_of("key")),
         })
     }
 

@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::url::Origin;
 
-use super::Build;
+use super::{Build, Expected};
 
 impl Build<'_, '_> {
     /// Builds a group and adds it to the others.
@@ -145,9 +145,9 @@ impl Build<'_, '_> {
             self.source.error(line.span_of(slot), message).expect(["server \"https://…\""]);
         }
         let insecure = line.value("insecure")?;
-        let ca = line
-            .value::<String>("ca")
-            .map(|ca| self.file(&ca, "the upstream's trusted roots", false, line.span_of("ca")));
+        let ca = line.value::<String>("ca").map(|ca| {
+            self.file(&ca, "the upstream's trusted roots", Expected::File, line.span_of("ca"))
+        });
         if insecure && ca.is_some() {
             let message = "`ca` has no meaning where any certificate is accepted";
             self.source.error(line.span_of("ca"), message).expect(["`ca` or `insecure`"]);

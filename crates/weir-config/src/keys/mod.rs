@@ -1,11 +1,13 @@
 //! The keys themselves, a table for each part of the file. See [`crate::table`] for the types.
 
+mod plugin;
 mod route;
 mod server;
 mod site;
 mod top;
 mod upstream;
 
+pub(crate) use plugin::PLUGIN;
 pub(crate) use route::ROUTE;
 pub(crate) use server::SERVER;
 pub(crate) use site::SITE;
@@ -24,4 +26,5 @@ const DAY: u64 = 24 * HOUR;
 /// Bytes, for ranges of sizes.
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;

@@ -1,5 +1,6 @@
 //! Keys of the `route` block and of the blocks inside it.
 
+use crate::rules::plugin::PLUGIN_NAME;
 use crate::rules::{
     BODY, FILE_NAME, HEADER_NAME, HEADER_VALUE, LOCATION, MEDIA_TYPE, PATH, PATH_PREFIX,
 };
@@ -252,5 +253,27 @@ pub(crate) const ROUTE: &[Key] = &[
         repeats: false,
         doc: "Limits of this route, in place of the server's.",
         example: "limits body-size=\"1GiB\"",
+    },
+    Key {
+        block: Block::Route,
+        name: "use",
+        arguments: &[slot(
+            "plugin",
+            Kind::Text(&PLUGIN_NAME),
+            Required,
+            "The name of a `plugin` block, or of a plugin deployed at run time.",
+        )],
+        properties: &[slot(
+            "at",
+            Kind::Choice(&["delivery", "fill"]),
+            Default("delivery"),
+            "Where it sees responses: every one on the way to its client, or, with `\"fill\"`, \
+             once what `files` or `proxy` answers, before it is stored.",
+        )],
+        children: None,
+        repeats: true,
+        doc: "Have a plugin see the route's requests and responses. Several do so in the order of \
+              their lines.",
+        example: "use \"token-check\"\nuse \"gray\" at=\"fill\"",
     },
 ];

@@ -1,6 +1,7 @@
 //! Keys of the file's outermost level: the blocks.
 
 use crate::address::SITE_NAME;
+use crate::rules::plugin::PLUGIN_NAME;
 use crate::table::Presence::Repeated;
 use crate::table::{Block, Key, Presence, slot};
 use crate::url::UPSTREAM_NAME;
@@ -42,6 +43,32 @@ pub(crate) const TOP: &[Key] = &[
         doc: "A group of servers that hold the same content. A single server with the usual \
               settings needs no group: `proxy` takes its URL.",
         example: "upstream \"shop\" {\n    server \"http://10.0.0.5:8080\"\n    server \"http://10.0.0.6:8080\"\n}",
+    },
+    Key {
+        block: Block::File,
+        name: "plugins",
+        arguments: &[],
+        properties: &[],
+        children: Some(Block::Plugins),
+        repeats: false,
+        doc: "What all plugins share.",
+        example: "plugins { store \"/var/lib/weir/plugins\" }",
+    },
+    Key {
+        block: Block::File,
+        name: "plugin",
+        arguments: &[slot(
+            "name",
+            Kind::Text(&PLUGIN_NAME),
+            Presence::Required,
+            "What `use`, metrics, logs and the admin API call it.",
+        )],
+        properties: &[],
+        children: Some(Block::Plugin),
+        repeats: true,
+        doc: "A plugin: a WebAssembly module, what it is configured with, and what it may use. A \
+              route has it run with `use`. More can be deployed while the server runs.",
+        example: "plugin \"gray\" {\n    source \"plugins/gray.wasm\"\n    config \"{\\\"depth\\\": 8}\"\n    limits cpu=\"5ms\" memory=\"16MiB\"\n}",
     },
     Key {
         block: Block::File,

@@ -1,0 +1,258 @@
+//! Keys of the `plugins`, `plugin` and `allow` blocks.
+
+use crate::rules::PATH;
+use crate::rules::plugin::{
+    ALLOWED_UPSTREAM, PLUGIN_CONFIG, SHARED_NAME, VARIABLE_NAME, VARIABLE_VALUE,
+};
+use crate::table::Presence::{Default, Otherwise, Repeated, Required};
+use crate::table::{Block, Key, slot};
+use crate::value::Kind;
+
+use super::{DAY, GIB, HOUR, KIB, SECOND};
+
+pub(crate) const PLUGIN: &[Key] = &[
+    Key {
+        block: Block::Plugins,
+        name: "store",
+        arguments: &[slot(
+            "path",
+            Kind::Text(&PATH),
+            Otherwise("deployments end with the process"),
+            "It is made when it is missing; the directory it is in must be there.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "The directory that keeps what is deployed while the server runs, across restarts.",
+        example: "store \"/var/lib/weir/plugins\"",
+    },
+    Key {
+        block: Block::Plugins,
+        name: "long-threads",
+        arguments: &[slot("count", Kind::Number { min: 1, max: 256 }, Default("2"), "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "How many threads of low priority run the calls that take long, away from the \
+              workers.",
+        example: "long-threads 4",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "source",
+        arguments: &[slot(
+            "path",
+            Kind::Text(&PATH),
+            Required,
+            "A `.wasm` module, or `.wat` text.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "The module; this line is needed.",
+        example: "source \"plugins/gray.wasm\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "config",
+        arguments: &[slot("text", Kind::Text(&PLUGIN_CONFIG), Otherwise("empty"), "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "What the plugin is configured with. Most take JSON; Weir passes it as it is.",
+        example: "config \"{\\\"depth\\\": 8}\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "config-file",
+        arguments: &[slot(
+            "path",
+            Kind::Text(&PATH),
+            Otherwise("`config` holds"),
+            "Text in UTF-8 of at most 1MiB.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "The same from a file, in place of `config`. It is read when this file is.",
+        example: "config-file \"gray.json\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "vm-config",
+        arguments: &[slot("text", Kind::Text(&PLUGIN_CONFIG), Otherwise("empty"), "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "The configuration that proxy-wasm passes to a plugin's start, before `config`.",
+        example: "vm-config \"{\\\"pool\\\": 4}\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "limits",
+        arguments: &[],
+        properties: &[
+            slot(
+                "cpu",
+                Kind::Time { min: 1, max: 10 * SECOND },
+                Default("50ms"),
+                "CPU time of one call; the call fails after that.",
+            ),
+            slot(
+                "memory",
+                Kind::Size { min: 64 * KIB, max: 4 * GIB },
+                Default("64MiB"),
+                "Memory of one instance. Each worker that runs the plugin has one.",
+            ),
+            slot(
+                "tables",
+                Kind::Number { min: 0, max: 10_000_000 },
+                Default("100000"),
+                "Elements of all tables of one instance.",
+            ),
+            slot(
+                "long",
+                Kind::Time { min: 1, max: SECOND },
+                Default("1ms"),
+                "Calls expected to take longer than this run on the threads of `long-threads`.",
+            ),
+            slot(
+                "log",
+                Kind::Number { min: 1, max: 100_000 },
+                Default("100"),
+                "Lines a second that it may log; the rest are counted.",
+            ),
+        ],
+        children: None,
+        repeats: false,
+        doc: "What a plugin may use up.",
+        example: "limits cpu=\"5ms\" memory=\"16MiB\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "on-failure",
+        arguments: &[slot(
+            "policy",
+            Kind::Choice(&["pass", "fail"]),
+            Default("pass"),
+            "`\"pass\"`: the request goes on without the plugin; `\"fail\"`: it is answered with \
+             an error.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "What becomes of a request on which the plugin fails, or while it is in quarantine.",
+        example: "on-failure \"fail\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "quarantine",
+        arguments: &[],
+        properties: &[
+            slot(
+                "failures",
+                Kind::Number { min: 1, max: 1_000 },
+                Default("5"),
+                "Failures within the window that begin it.",
+            ),
+            slot(
+                "window",
+                Kind::Time { min: 100, max: HOUR },
+                Default("10s"),
+                "Time over which failures are counted.",
+            ),
+            slot(
+                "back-off",
+                Kind::Time { min: 10, max: HOUR },
+                Default("1s"),
+                "How long the first one lasts; each that follows soon lasts twice as long.",
+            ),
+            slot(
+                "back-off-max",
+                Kind::Time { min: 10, max: DAY },
+                Default("5m"),
+                "How long one lasts at most.",
+            ),
+        ],
+        children: None,
+        repeats: false,
+        doc: "Leave a plugin out for a while when it fails again and again.",
+        example: "quarantine failures=10 window=\"1m\" back-off=\"5s\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "allow",
+        arguments: &[],
+        properties: &[],
+        children: Some(Block::Allow),
+        repeats: false,
+        doc: "What a plugin may touch beside heads and its own shared data.",
+        example: "allow {\n    shared \"common\"\n    bodies \"response\"\n    cache\n}",
+    },
+    Key {
+        block: Block::Allow,
+        name: "upstreams",
+        arguments: &[slot("name", Kind::Text(&ALLOWED_UPSTREAM), Repeated, "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "Upstreams that the plugin may send requests of its own to (HTTP and gRPC). Without \
+              this line: none.",
+        example: "upstreams \"app\"",
+    },
+    Key {
+        block: Block::Allow,
+        name: "shared",
+        arguments: &[slot("name", Kind::Text(&SHARED_NAME), Repeated, "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "Shared data and queues of other plugins, by their names (proxy-wasm: VM ids). \
+              Without this line: only its own.",
+        example: "shared \"common\"",
+    },
+    Key {
+        block: Block::Allow,
+        name: "bodies",
+        arguments: &[slot("side", Kind::Choice(&["request", "response", "none"]), Repeated, "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "Bodies that the plugin may read and change. Without this line: both.",
+        example: "bodies \"request\" \"response\"",
+    },
+    Key {
+        block: Block::Allow,
+        name: "cache",
+        arguments: &[],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "Stored content: query, read, inject, expire and purge. Without this line: nothing of \
+              it.",
+        example: "cache",
+    },
+    Key {
+        block: Block::Allow,
+        name: "log",
+        arguments: &[slot("on", Kind::Switch, Default("#true"), "")],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "Whether the plugin may write to the server's log.",
+        example: "log #false",
+    },
+    Key {
+        block: Block::Allow,
+        name: "environment",
+        arguments: &[
+            slot("name", Kind::Text(&VARIABLE_NAME), Required, ""),
+            slot("value", Kind::Text(&VARIABLE_VALUE), Required, ""),
+        ],
+        properties: &[],
+        children: None,
+        repeats: true,
+        doc: "An environment variable that the plugin sees. It sees none of the server's own.",
+        example: "environment \"LANG\" \"C\"",
+    },
+];
