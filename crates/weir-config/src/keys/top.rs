@@ -68,7 +68,7 @@ pub(crate) const TOP: &[Key] = &[
         repeats: true,
         doc: "A plugin: a WebAssembly module, what it is configured with, and what it may use. A \
               route has it run with `use`. More can be deployed while the server runs.",
-        example: "plugin \"gray\" {\n    source \"plugins/gray.wasm\"\n    config \"{\\\"depth\\\": 8}\"\n    limits cpu=\"5ms\" memory=\"16MiB\"\n}",
+        example: "plugin \"gray\" {\n    source \"plugins/gray.wasm\"\n    config-file \"gray.json\"\n    on-failure \"fail\"\n}",
     },
     Key {
         block: Block::File,
