@@ -1,27 +1,40 @@
-//! The repository's own chores, run as `cargo xtask NAME`. Today that is tidy, the style check that
-//! `cargo test` runs as well. No dependencies, so that a check costs no build of anything else.
+//! The repository's own chores, run as `cargo xtask NAME`: tidy, the style check that `cargo test`
+//! runs as well, and the modules of the example plugins. No dependencies, so that a chore costs no
+//! build of anything else.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+mod plugins;
 mod tidy;
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  tidy   check the house style of every file under version control
-  help   print this
+  tidy                      check the house style of every file under version control
+  plugins [NAME…]           build the example plugins into plugins/built/
+  plugins --check [NAME…]   say whether those there are what the sources make
+  help                      print this
 ";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_else(|| "help".into());
     match command.as_str() {
         "tidy" => run_tidy(),
+        "plugins" => run_plugins(),
         "help" | "--help" | "-h" => print(&mut io::stdout(), HELP, ExitCode::SUCCESS),
         other => {
             let text = format!("unknown command “{other}”\n\n{HELP}");
             print(&mut io::stderr(), &text, ExitCode::from(2))
         }
+    }
+}
+
+fn run_plugins() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
+    match plugins::run(&arguments) {
+        Ok(report) => print(&mut io::stdout(), &report, ExitCode::SUCCESS),
+        Err(error) => print(&mut io::stderr(), &format!("{error}\n"), ExitCode::FAILURE),
     }
 }
 

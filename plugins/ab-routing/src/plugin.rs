@@ -1,5 +1,5 @@
-//! Connects the experiment to proxy-wasm: a request is sent its variant's way, and a visitor without
-//! a cookie gets one with the answer.
+//! Connects the experiment to proxy-wasm: a request is sent its variant's way, and a visitor who
+//! has no cookie gets one with the answer.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,9 +13,10 @@ use crate::split::{Experiment, Sticky, without_port};
 
 proxy_wasm::main! {{
     proxy_wasm::set_log_level(LogLevel::Info);
-    proxy_wasm::set_root_context(|_| Box::new(Plugin { experiment: None, newcomers: Rc::default() }));
+    proxy_wasm::set_root_context(|_| Box::new(Plugin::default()));
 }}
 
+#[derive(Default)]
 struct Plugin {
     experiment: Option<Rc<Experiment>>,
     /// Visitors without a cookie so far.

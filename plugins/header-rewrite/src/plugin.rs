@@ -1,4 +1,5 @@
-//! Connects the rules to proxy-wasm: which callback applies which, and the host's fields as `Fields`.
+//! Connects the rules to proxy-wasm: which callback applies which, and the host's fields as
+//! `Fields`.
 
 use std::rc::Rc;
 

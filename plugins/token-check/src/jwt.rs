@@ -1,5 +1,5 @@
-//! Signed tokens: JWT (RFC 7519) in compact form (RFC 7515, 3.1), signed with HMAC-SHA-256. No other
-//! algorithm is accepted, whatever a token says of itself (RFC 8725, 3.1).
+//! Signed tokens: JWT (RFC 7519) in compact form (RFC 7515, 3.1), signed with HMAC-SHA-256. No
+//! other algorithm is accepted, whatever a token says of itself (RFC 8725, 3.1).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -5,13 +5,20 @@
 use super::rust::UNSAFE_CRATES;
 use super::{File, Problem};
 
+/// The workspaces' manifests: the server's, and that of the example plugins, which are built for
+/// another machine.
+const ROOTS: &[&str] = &["plugins/Cargo.toml", "Cargo.toml"];
+
 /// All checks of all manifests.
 pub(super) fn check(files: &[File]) -> Vec<Problem> {
     let manifests = || files.iter().filter(|file| file.name() == "Cargo.toml");
-    let root = manifests().find(|file| file.path == "Cargo.toml");
-    let mut problems = root.map_or_else(Vec::new, check_reasons);
-    // The fuzz crate stands outside the workspace, because it needs another compiler.
-    for file in manifests().filter(|f| f.path != "Cargo.toml" && !f.path.starts_with("fuzz/")) {
+    let is_root = |file: &&File| ROOTS.contains(&file.path.as_str());
+    let mut problems: Vec<Problem> = manifests().filter(is_root).flat_map(check_reasons).collect();
+    // The fuzz crate stands outside the workspaces, because it needs another compiler.
+    for file in manifests().filter(|f| !is_root(f) && !f.path.starts_with("fuzz/")) {
+        let folder = |root: &&&str| file.path.starts_with(root.trim_end_matches("Cargo.toml"));
+        let root = ROOTS.iter().find(folder);
+        let root = manifests().find(|manifest| root.is_some_and(|root| *root == manifest.path));
         problems.extend(check_inherited(file));
         problems.extend(check_lints(file, root.map_or("", |root| &root.text)));
     }
@@ -121,6 +128,11 @@ missing_docs = \"warn\"
         let development = manifest("one = \"1\"").replace("[dep", "[dev-dep");
         expect(&[(path, &development)], &[(path, 2)]);
         expect(&[("fuzz/Cargo.toml", &manifest("one = \"1\""))], &[]);
+        let plugin = "plugins/a/Cargo.toml";
+        expect(&[(plugin, &manifest("one = \"1\""))], &[(plugin, 2)]);
+        expect(&[("plugins/Cargo.toml", ROOT), (plugin, "[package]\n")], &[(plugin, 0)]);
+        let bad = "[workspace.dependencies]\none = \"1\"\n";
+        expect(&[("plugins/Cargo.toml", bad)], &[("plugins/Cargo.toml", 2)]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use super::{File, Problem};
 
 /// Files kept byte for byte as they are: inputs of tests, and what tools write.
-const VERBATIM: &[&str] = &["fuzz/corpus/", "Cargo.lock", ".proptest-regressions"];
+const VERBATIM: &[&str] =
+    &["fuzz/corpus/", "Cargo.lock", ".proptest-regressions", "package-lock.json", "go.sum"];
 
 /// Trailing white space, carriage returns, tabs for indentation, the last line's end.
 pub(super) fn check(file: &File) -> Vec<Problem> {
@@ -17,7 +18,7 @@ pub(super) fn check(file: &File) -> Vec<Problem> {
         } else if line != line.trim_end() {
             problems.push(file.problem(number, "white space at the end of the line"));
         }
-        if line.starts_with('\t') && !file.has_extension("mk") && file.name() != "Makefile" {
+        if line.starts_with('\t') && !wants_tabs(file) {
             problems.push(file.problem(number, "indented by a tab; the house style is spaces"));
         }
     }
@@ -27,6 +28,12 @@ pub(super) fn check(file: &File) -> Vec<Problem> {
         problems.push(file.problem(last, "the file must end with exactly one line break"));
     }
     problems
+}
+
+/// `make` demands them, and `gofmt` writes them.
+fn wants_tabs(file: &File) -> bool {
+    let extensions = ["mk", "go", "mod"];
+    extensions.iter().any(|e| file.has_extension(e)) || file.name() == "Makefile"
 }
 
 fn is_verbatim(file: &File) -> bool {
@@ -49,6 +56,8 @@ mod tests {
         expect_lines(check, "a.md", "good\n\n", &[2]);
         expect_lines(check, "a.sh", "if\n\tthen\n", &[2]);
         expect_lines(check, "Makefile", "all:\n\tcc\n", &[]);
+        expect_lines(check, "a.go", "if x {\n\ty()\n}\n", &[]);
+        expect_lines(check, "go.mod", "require (\n\tx v1\n)\n", &[]);
         expect_lines(check, "crates/x/tests/a.rs", "a \n", &[1]);
         expect_lines(check, "fuzz/corpus/range/1", "bytes=0- ", &[]);
         expect_lines(check, "crates/x/tests/cases/1.http", "a\r\n", &[]);
