@@ -4,7 +4,7 @@
 
 import "./abort";
 import {
-  CONTINUE, LOG_ERROR, allocate, configuration, log, requestHeader, setRequestHeader,
+  CONTINUE, LOG_ERROR, REQUEST_HEADERS, allocate, configuration, header, log, setHeader,
 } from "./proxy";
 import { TRACKERS, canonical, parseNames } from "./query";
 
@@ -27,10 +27,10 @@ export function proxy_on_configure(context: u32, size: usize): bool {
 }
 
 export function proxy_on_request_headers(context: u32, count: usize, endOfStream: bool): i32 {
-  const target = requestHeader(":path");
+  const target = header(REQUEST_HEADERS, ":path");
   if (target === null) return CONTINUE;
   const wanted = canonical(target, dropped);
-  if (wanted != target && !setRequestHeader(":path", wanted)) {
+  if (wanted != target && !setHeader(REQUEST_HEADERS, ":path", wanted)) {
     log(LOG_ERROR, "the path could not be set");
   }
   return CONTINUE;
