@@ -60,7 +60,7 @@ pub use self::extra::Extra;
 pub use self::head::HostPolicy;
 pub use self::http1::TunnelStream;
 pub use self::request::RequestBody;
-pub use self::response::{ResponseBody, Tunnel};
+pub use self::response::{MadeBody, ResponseBody, Tunnel};
 pub use self::status::{GroupStatus, ServerStatus};
 
 /// What sending needs to know beside the request itself.

@@ -43,9 +43,14 @@ pub(super) enum Source {
         _conn: Http2,
         _place: StreamPlace,
     },
+    /// Made of an upstream's, or of nothing, on the way.
+    Made(MadeBody),
     /// All have come.
     Ended,
 }
+
+/// A body that did not come from an upstream as it is.
+pub type MadeBody = http_body_util::combinators::UnsyncBoxBody<Bytes, crate::error::BoxError>;
 
 /// What an unfinished response holds.
 pub(super) struct Lease {
@@ -87,11 +92,18 @@ impl ResponseBody {
         ResponseBody { source, bodiless: true, lease: None, timer, waiting: false }
     }
 
+    /// A body that somebody made, from an upstream's or from nothing.
+    pub fn made(body: MadeBody) -> Self {
+        let (source, timer) = (Source::Made(body), Timer::default());
+        ResponseBody { source, bodiless: false, lease: None, timer, waiting: false }
+    }
+
     fn has_ended(&self) -> bool {
         match &self.source {
             Source::Http1(conn) => conn.is_done(),
             Source::Relay(relay) => relay.left() == Some(0),
             Source::Http2 { incoming, .. } => incoming.is_end_stream(),
+            Source::Made(body) => body.is_end_stream(),
             Source::Ended => true,
         }
     }
@@ -103,6 +115,10 @@ impl ResponseBody {
             Source::Http2 { incoming, .. } => {
                 let failed = |error| Failure { kind: body_failure(&error), cause: error.into() };
                 Pin::new(incoming).poll_frame(cx).map(|frame| frame.map(|f| f.map_err(failed)))
+            }
+            Source::Made(body) => {
+                let failed = |cause| Failure { kind: ErrorKind::Truncated, cause };
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|f| f.map_err(failed)))
             }
             Source::Ended => Poll::Ready(None),
         }
@@ -120,7 +136,7 @@ impl ResponseBody {
 
     fn fail(&mut self, kind: ErrorKind, cause: impl Into<crate::error::BoxError>) -> OriginError {
         let Some(lease) = self.lease.take() else {
-            return OriginError::new(kind, "upstream", cause);
+            return OriginError::new(kind, "a plugin", cause);
         };
         let group = &lease.slot.group;
         let error = OriginError::new(kind, &*group.servers[lease.slot.server].name, cause);
@@ -193,6 +209,7 @@ impl Body for ResponseBody {
             }
             Source::Relay(relay) => relay.left().map_or_else(SizeHint::new, SizeHint::with_exact),
             Source::Http2 { incoming, .. } => incoming.size_hint(),
+            Source::Made(body) => body.size_hint(),
             Source::Ended => SizeHint::with_exact(0),
         }
     }
@@ -219,6 +236,7 @@ impl fmt::Debug for Source {
             Source::Http1(_) => "Http1",
             Source::Relay(_) => "Relay",
             Source::Http2 { .. } => "Http2",
+            Source::Made(_) => "Made",
             Source::Ended => "Ended",
         })
     }

@@ -1,0 +1,99 @@
+//! wasmtime as Weir sets it up, and the watch over calls that take long.
+//!
+//! A call costs the watch nothing but two stores: it writes that it began and that it ended. A
+//! thread looks every few milliseconds; if it meets a call, it looks again every millisecond and
+//! moves wasmtime's epoch, upon which the running code asks [`crate::host::Host`] whether its CPU
+//! time is up.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use wasmtime::{Config, OptLevel, WasmFeatures};
+
+use crate::limits::{STACK_BYTES, WATCH_PERIOD, WATCH_PERIOD_BUSY};
+
+/// The engine that all plugins of a process share.
+#[derive(Clone)]
+pub struct Engine {
+    wasm: wasmtime::Engine,
+    calls: Arc<[CallMark]>,
+}
+
+/// Counts calls in and out of one place: odd while one is running.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct CallMark(AtomicU32);
+
+impl CallMark {
+    /// Only the one who has the place's instance may call this.
+    #[inline]
+    pub(crate) fn flip(&self) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    fn is_running(&self) -> bool {
+        !self.0.load(Relaxed).is_multiple_of(2)
+    }
+}
+
+impl Engine {
+    /// Sets the engine up for as many places as there are threads that run plugins, and starts the
+    /// watch.
+    ///
+    /// # Errors
+    /// If wasmtime cannot work on this machine, or the system gives no thread.
+    pub fn new(places: usize) -> Result<Engine, String> {
+        let wasm = wasmtime::Engine::new(&config()).map_err(|cause| format!("{cause:#}"))?;
+        let calls: Arc<[CallMark]> = (0..places).map(|_| CallMark::default()).collect();
+        let (engine, marks) = (wasm.weak(), Arc::downgrade(&calls));
+        std::thread::Builder::new()
+            .name("plugin-watch".to_owned())
+            .spawn(move || watch(&engine, &marks))
+            .map_err(|cause| format!("no thread to watch over plugins: {cause}"))?;
+        Ok(Engine { wasm, calls })
+    }
+
+    pub(crate) fn wasm(&self) -> &wasmtime::Engine {
+        &self.wasm
+    }
+
+    pub(crate) fn mark(&self, place: usize) -> &CallMark {
+        &self.calls[place]
+    }
+
+    /// What compiled code depends on: it is only good for an engine with the same.
+    pub fn compatibility(&self) -> u64 {
+        use std::hash::{BuildHasher, Hash, Hasher};
+        let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+        self.wasm.precompile_compatibility_hash().hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        .max_wasm_stack(STACK_BYTES)
+        .cranelift_opt_level(OptLevel::Speed)
+        // What no toolchain of today's plugins needs is off: less to go wrong.
+        .wasm_features(
+            WasmFeatures::THREADS | WasmFeatures::MEMORY64 | WasmFeatures::MULTI_MEMORY,
+            false,
+        );
+    config
+}
+
+fn watch(engine: &wasmtime::EngineWeak, calls: &Weak<[CallMark]>) {
+    loop {
+        let busy = {
+            let (Some(engine), Some(calls)) = (engine.upgrade(), calls.upgrade()) else { return };
+            let busy = calls.iter().any(CallMark::is_running);
+            if busy {
+                engine.increment_epoch();
+            }
+            busy
+        };
+        std::thread::sleep(if busy { WATCH_PERIOD_BUSY } else { WATCH_PERIOD });
+    }
+}

@@ -1,0 +1,254 @@
+//! What the hooks of one request see and change: heads, bodies, trailers, and what the plugin wants
+//! done. Both interfaces work on this; neither knows where the parts come from.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Version};
+
+use crate::body::BodyBuffer;
+use crate::own;
+use crate::properties::{Bag, Properties};
+use crate::signal::Signal;
+
+/// A request's line and fields.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// GET, POST, …
+    pub method: Method,
+    /// The request came over TLS.
+    pub secure: bool,
+    /// Host and port as the client wrote them; empty in HTTP/1.0 without a Host.
+    pub authority: String,
+    /// Path and query.
+    pub target: String,
+    /// The client's protocol.
+    pub version: Version,
+    /// The header section, without Host where `authority` tells it.
+    pub headers: HeaderMap,
+}
+
+/// A response's status and fields.
+#[derive(Clone, Debug)]
+pub struct ResponseHead {
+    /// Status code.
+    pub status: StatusCode,
+    /// The header section.
+    pub headers: HeaderMap,
+}
+
+/// Something that somebody else owns, made when it is first looked at.
+pub trait Lend<T>: Send + Sync {
+    /// Looks at it.
+    fn lend(&self) -> &T;
+}
+
+/// A head that is the exchange's own, or shared until it is changed. Plugins that look at nothing
+/// cost nothing to show it to.
+#[derive(Clone)]
+pub enum Lent<T> {
+    /// Changed, or never shared.
+    Own(T),
+    /// Not changed yet.
+    Shared(Arc<dyn Lend<T>>),
+}
+
+impl<T: Clone> Lent<T> {
+    /// Looks at it.
+    pub fn get(&self) -> &T {
+        match self {
+            Lent::Own(own) => own,
+            Lent::Shared(shared) => shared.lend(),
+        }
+    }
+
+    /// Changes it.
+    pub fn to_mut(&mut self) -> &mut T {
+        if let Lent::Shared(shared) = self {
+            *self = Lent::Own(shared.lend().clone());
+        }
+        match self {
+            Lent::Own(own) => own,
+            // Made own just above.
+            Lent::Shared(_) => unreachable!("a shared head was made own"),
+        }
+    }
+
+    /// Whether it was changed, or never shared.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Lent::Own(_))
+    }
+}
+
+/// Who asks, and where; what does not change during a request.
+#[derive(Clone)]
+pub struct Facts {
+    /// The client's address.
+    pub client: Option<SocketAddr>,
+    /// What the connection has to say.
+    pub connection: Arc<dyn Properties>,
+    /// What the route has to say.
+    pub route: Arc<dyn Properties>,
+    /// The response hooks see what the source answered, before it is stored.
+    pub fills: bool,
+    /// When the request's first byte was there.
+    pub started: SystemTime,
+    /// What the plugins of this request tell each other.
+    pub bag: Arc<Bag>,
+}
+
+/// A response of a plugin's own.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Status code.
+    pub status: StatusCode,
+    /// The header section.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+    /// The trailer section.
+    pub trailers: HeaderMap,
+    /// Why, for logs (`status_code_details` of proxy-wasm).
+    pub details: String,
+}
+
+/// How a hook ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Go on with what the exchange holds now.
+    Continue,
+    /// Wait until the plugin says how to go on.
+    Pause,
+}
+
+/// Of which body the plugin wants what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Want {
+    /// It passes by.
+    #[default]
+    Nothing,
+    /// Piece by piece, as it comes.
+    Pieces,
+    /// At once, when it is complete.
+    Whole,
+}
+
+/// What the plugin wishes about the cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheWish {
+    /// Becomes part of the key.
+    pub key: Option<Vec<u8>>,
+    /// Neither look up nor store.
+    pub pass: bool,
+    /// Treat a stored response as stale.
+    pub validate: bool,
+    /// Do not store this response.
+    pub no_store: bool,
+    /// Freshness lifetime of this response, in milliseconds.
+    pub ttl_ms: Option<u64>,
+}
+
+/// What a plugin wants done besides the changes to heads and bodies.
+#[derive(Default)]
+pub struct Wishes {
+    /// Send this instead.
+    pub answer: Option<Answer>,
+    /// End the request's connection or stream without an answer.
+    pub close: bool,
+    /// Which upstream to ask instead of the route's.
+    pub upstream: Option<String>,
+    /// Find the route anew, by the changed target.
+    pub reroute: bool,
+    /// What to do about the cache.
+    pub cache: CacheWish,
+    /// What of the request's body to show.
+    pub request_body: Want,
+    /// What of the response's body to show.
+    pub response_body: Want,
+    /// Call the hook again after this time at the latest (Weir's own interface).
+    pub hold: Option<Duration>,
+}
+
+/// What is known of a stored response in the hit and store hooks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoredFacts {
+    /// Freshness lifetime left, in milliseconds; negative if stale.
+    pub ttl_ms: i64,
+    /// Age, in milliseconds.
+    pub age_ms: u64,
+}
+
+/// One request on its way through one plugin. It lives in the instance as long as the request does,
+/// since a plugin may turn to it from any of its callbacks; heads and pieces of bodies are lent to
+/// it while a hook runs.
+pub(crate) struct Exchange {
+    pub(crate) facts: Facts,
+    pub(crate) request: Option<Lent<RequestHead>>,
+    pub(crate) request_body: BodyBuffer,
+    pub(crate) request_trailers: HeaderMap,
+    pub(crate) response: Option<Lent<ResponseHead>>,
+    pub(crate) response_body: BodyBuffer,
+    pub(crate) response_trailers: HeaderMap,
+    /// Bytes of each body that went by before what the buffers hold.
+    pub(crate) request_body_offset: u64,
+    pub(crate) response_body_offset: u64,
+    pub(crate) stored: StoredFacts,
+    pub(crate) wishes: Wishes,
+    /// The plugin's own word on the request (Weir's own interface).
+    pub(crate) note: u64,
+    pub(crate) phase: Phase,
+    /// The hook is called again, after a hold (Weir's own interface).
+    pub(crate) again: bool,
+    /// What else Weir's own interface remembers.
+    pub(crate) own: own::Trail,
+    /// Wakes whoever waits for a paused request.
+    pub(crate) signal: Arc<Signal>,
+    /// The last hook ended in a pause that nothing has ended yet (proxy-wasm).
+    pub(crate) is_paused: bool,
+    /// The running hook said that the request goes on (proxy-wasm).
+    pub(crate) is_resumed: bool,
+}
+
+/// Which hook is running, or was paused in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Connection,
+    RequestHead,
+    RequestBody,
+    RequestTrailers,
+    Lookup,
+    Hit,
+    Miss,
+    Store,
+    ResponseHead,
+    ResponseBody,
+    ResponseTrailers,
+    Log,
+}
+
+impl Exchange {
+    pub(crate) fn new(facts: Facts) -> Exchange {
+        Exchange {
+            facts,
+            request: None,
+            request_body: BodyBuffer::default(),
+            request_trailers: HeaderMap::new(),
+            response: None,
+            response_body: BodyBuffer::default(),
+            response_trailers: HeaderMap::new(),
+            request_body_offset: 0,
+            response_body_offset: 0,
+            stored: StoredFacts::default(),
+            wishes: Wishes::default(),
+            note: 0,
+            phase: Phase::Connection,
+            again: false,
+            own: own::Trail::default(),
+            signal: Arc::default(),
+            is_paused: false,
+            is_resumed: false,
+        }
+    }
+}

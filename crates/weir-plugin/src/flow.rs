@@ -1,0 +1,675 @@
+//! A request's or a response's way through one plugin: the head, the body piece by piece, the
+//! trailers; held back while the plugin pauses, and let go as it was should the plugin fail and its
+//! policy be `pass`.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::time::Sleep;
+use weir_config::OnFailure;
+
+use crate::body::BodyBuffer;
+use crate::exchange::{
+    Action, Exchange, Lend, Lent, Phase, RequestHead, ResponseHead, StoredFacts, Want, Wishes,
+};
+use crate::failure::{Failure, FailureKind};
+use crate::limits::{HELD_BYTES_MAX, PAUSE_MAX, PIECE_BYTES_MAX};
+use crate::services::CallBody;
+use crate::stream::{Outcome, Stream, Turn};
+
+/// What came of showing a head to a plugin.
+pub struct Passed<H> {
+    /// The head, if the plugin changed it.
+    pub head: Option<H>,
+    /// What else it wants done.
+    pub wishes: Wishes,
+    /// The body, seen through the plugin's eyes; none if there was none and none was made.
+    pub body: Option<CallBody>,
+    /// The plugin sees the body: what it makes of it is another one.
+    pub is_seen: bool,
+    /// The plugin failed: its policy says what that means. Head and body are as they were.
+    pub failure: Option<Failure>,
+}
+
+/// The content that follows a head.
+pub enum Content {
+    /// There is none.
+    None,
+    /// The plugin has no hook that would look at it, or may not.
+    Unseen,
+    /// This.
+    Shown(CallBody),
+}
+
+/// The plugin ended a body, or could not let it go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// It failed, and its policy is `fail`.
+    #[error("plugin {plugin:?} failed: {failure}")]
+    Failed {
+        /// Its name.
+        plugin: String,
+        /// How.
+        failure: Failure,
+    },
+    /// It ended the stream, or answered by itself.
+    #[error("plugin {plugin:?} ended the body")]
+    Ended {
+        /// Its name.
+        plugin: String,
+    },
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Stream {
+    /// Shows a request to the plugin. Waits while the plugin pauses it.
+    pub async fn request(
+        &self,
+        head: Arc<dyn Lend<RequestHead>>,
+        content: Content,
+    ) -> Passed<RequestHead> {
+        let passed = Flow::new(self, Side::Request, content).head(move |exchange| {
+            exchange.request = Some(Lent::Shared(head));
+        });
+        let (released, body, is_seen, failure) = passed.await;
+        Passed { head: released.request, wishes: released.wishes, body, is_seen, failure }
+    }
+
+    /// Shows a response to the plugin. Waits while the plugin pauses it.
+    pub async fn response(
+        &self,
+        head: Arc<dyn Lend<ResponseHead>>,
+        content: Content,
+    ) -> Passed<ResponseHead> {
+        let passed = Flow::new(self, Side::Response, content).head(move |exchange| {
+            exchange.response = Some(Lent::Shared(head));
+        });
+        let (released, body, is_seen, failure) = passed.await;
+        Passed { head: released.response, wishes: released.wishes, body, is_seen, failure }
+    }
+}
+
+impl Stream {
+    /// Asks the plugin before the cache is asked.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub async fn lookup(&self) -> Result<Wishes, Failure> {
+        self.consult(Phase::Lookup, |_| ()).await.map(|(wishes, _)| wishes)
+    }
+
+    /// Shows what is known of a stored response that is the answer.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub async fn hit(
+        &self,
+        stored: StoredFacts,
+        head: Arc<dyn Lend<ResponseHead>>,
+    ) -> Result<Wishes, Failure> {
+        let put = move |exchange: &mut Exchange| {
+            exchange.stored = stored;
+            exchange.response = Some(Lent::Shared(head));
+        };
+        self.consult(Phase::Hit, put).await.map(|(wishes, _)| wishes)
+    }
+
+    /// Tells that nothing is stored.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub async fn miss(&self) -> Result<Wishes, Failure> {
+        self.consult(Phase::Miss, |_| ()).await.map(|(wishes, _)| wishes)
+    }
+
+    /// Shows the head of a response that is about to be stored; one that the plugin changed comes
+    /// back.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub async fn store(
+        &self,
+        stored: StoredFacts,
+        head: Arc<dyn Lend<ResponseHead>>,
+    ) -> Result<(Wishes, Option<ResponseHead>), Failure> {
+        let put = move |exchange: &mut Exchange| {
+            exchange.stored = stored;
+            exchange.response = Some(Lent::Shared(head));
+        };
+        self.consult(Phase::Store, put).await
+    }
+
+    /// Runs a hook without a body, again and again while it holds the request.
+    async fn consult(
+        &self,
+        phase: Phase,
+        put: impl FnOnce(&mut Exchange) + Send + 'static,
+    ) -> Result<(Wishes, Option<ResponseHead>), Failure> {
+        if !self.has(phase) {
+            return Ok(Default::default());
+        }
+        let take = |exchange: &mut Exchange, action: Action| {
+            look_at_paused(Side::Response, exchange, action == Action::Pause)
+        };
+        let (_, mut released) = self.hook(phase, true, 0, put, take).wait().await?;
+        while released.is_held {
+            let patience = released.wishes.hold.unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+            // Told or late, the plugin is asked again.
+            let told = poll_fn(|cx| self.signal().poll_told(cx));
+            let _ = tokio::time::timeout(patience, told).await;
+            let again = |exchange: &mut Exchange| exchange.again = true;
+            (_, released) = self.hook(phase, true, 0, again, take).wait().await?;
+        }
+        Ok((released.wishes, released.response))
+    }
+}
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Request,
+    Response,
+}
+
+impl Side {
+    fn phases(self) -> [Phase; 3] {
+        match self {
+            Side::Request => [Phase::RequestHead, Phase::RequestBody, Phase::RequestTrailers],
+            Side::Response => [Phase::ResponseHead, Phase::ResponseBody, Phase::ResponseTrailers],
+        }
+    }
+
+    fn head(self) -> Phase {
+        self.phases()[0]
+    }
+
+    fn body(self) -> Phase {
+        self.phases()[1]
+    }
+
+    fn trailers(self) -> Phase {
+        self.phases()[2]
+    }
+
+    fn buffer(self, exchange: &mut Exchange) -> &mut BodyBuffer {
+        match self {
+            Side::Request => &mut exchange.request_body,
+            Side::Response => &mut exchange.response_body,
+        }
+    }
+
+    fn trailer_section(self, exchange: &mut Exchange) -> &mut HeaderMap {
+        match self {
+            Side::Request => &mut exchange.request_trailers,
+            Side::Response => &mut exchange.response_trailers,
+        }
+    }
+
+    fn offset(self, exchange: &mut Exchange) -> &mut u64 {
+        match self {
+            Side::Request => &mut exchange.request_body_offset,
+            Side::Response => &mut exchange.response_body_offset,
+        }
+    }
+
+    fn want(self, wishes: &Wishes) -> Want {
+        match self {
+            Side::Request => wishes.request_body,
+            Side::Response => wishes.response_body,
+        }
+    }
+}
+
+/// What is taken out of the exchange when the plugin lets go.
+#[derive(Default)]
+struct Released {
+    request: Option<RequestHead>,
+    response: Option<ResponseHead>,
+    wishes: Wishes,
+    /// The body's part that the plugin has seen.
+    pieces: Vec<Bytes>,
+    trailers: HeaderMap,
+    /// The hook has ended in a pause, and nothing of the above was taken.
+    is_held: bool,
+}
+
+fn release(side: Side, exchange: &mut Exchange) -> Released {
+    // The head stays to be looked at by the hooks that follow, changed as it is.
+    let request = exchange.request.as_ref().filter(|_| side == Side::Request);
+    let request = request.filter(|head| head.is_own()).map(|head| head.get().clone());
+    let response = exchange.response.as_ref().filter(|_| side == Side::Response);
+    let response = response.filter(|head| head.is_own()).map(|head| head.get().clone());
+    let pieces = side.buffer(exchange).take();
+    exchange.again = false;
+    Released {
+        request,
+        response,
+        wishes: std::mem::take(&mut exchange.wishes),
+        pieces,
+        trailers: std::mem::take(side.trailer_section(exchange)),
+        is_held: false,
+    }
+}
+
+type Calling = Pin<Box<dyn Future<Output = Outcome<Released>> + Send>>;
+
+enum State {
+    /// No hook is running.
+    Idle,
+    /// A hook runs elsewhere.
+    Calling { call: Calling, phase: Phase, end: bool },
+    /// The plugin holds back what it has seen.
+    Paused { phase: Phase, end: bool, timer: Pin<Box<Sleep>> },
+}
+
+/// One way through the plugin, as a state machine under [`Body`].
+struct Flow {
+    stream: Stream,
+    side: Side,
+    /// Something follows the head, seen or not.
+    has_content: bool,
+    source: Option<CallBody>,
+    /// Nothing more comes from the source.
+    source_ended: bool,
+    state: State,
+    /// What of the body the plugin wants to see.
+    want: Want,
+    /// The head has not been let go.
+    is_head_held: bool,
+    /// What was let go with the head.
+    head: Released,
+    failure: Option<Failure>,
+    /// Ends the body.
+    error: Option<BoxError>,
+    /// What has been read and not been shown yet.
+    unseen: VecDeque<Bytes>,
+    unseen_bytes: usize,
+    /// What the plugin holds back, as it was.
+    held: Vec<Bytes>,
+    held_bytes: usize,
+    /// Bytes that it has let go.
+    passed_bytes: u64,
+    /// What may be sent.
+    out: VecDeque<Bytes>,
+    /// The source's trailers, until they are shown.
+    trailers_in: Option<HeaderMap>,
+    trailers_out: Option<HeaderMap>,
+    /// The whole body was shown, or is not wanted any more.
+    is_body_shown: bool,
+    /// Nothing is left but what may be sent.
+    is_done: bool,
+}
+
+impl Flow {
+    fn new(stream: &Stream, side: Side, content: Content) -> Flow {
+        let (source, has_content) = match content {
+            Content::Shown(body) if !body.is_end_stream() => (Some(body), true),
+            Content::Shown(_) | Content::None => (None, false),
+            Content::Unseen => (None, true),
+        };
+        let sees_bodies = stream.generation().is_bound() && stream.has(side.body());
+        Flow {
+            stream: stream.clone(),
+            side,
+            has_content,
+            state: State::Idle,
+            want: if sees_bodies { Want::Pieces } else { Want::Nothing },
+            is_head_held: true,
+            head: Released::default(),
+            failure: None,
+            error: None,
+            unseen: VecDeque::new(),
+            unseen_bytes: 0,
+            held: Vec::new(),
+            held_bytes: 0,
+            passed_bytes: 0,
+            out: VecDeque::new(),
+            trailers_in: None,
+            trailers_out: None,
+            is_body_shown: source.is_none(),
+            is_done: source.is_none(),
+            source_ended: source.is_none(),
+            source,
+        }
+    }
+
+    /// Shows the head, and waits until it is let go.
+    async fn head(
+        mut self,
+        put: impl FnOnce(&mut Exchange) + Send + 'static,
+    ) -> (Released, Option<CallBody>, bool, Option<Failure>) {
+        let (phase, end) = (self.side.head(), !self.has_content);
+        if self.stream.has(phase) {
+            let call = self.call(phase, end, put);
+            self.start(call, phase, end);
+            poll_fn(|cx| self.poll_head(cx)).await;
+        } else {
+            // The head is there to be looked at by the hooks that follow.
+            self.is_head_held = false;
+            if let Err(failure) = self.stream.look(put).wait().await {
+                self.fail(failure);
+            }
+        }
+        let (head, failure) = (std::mem::take(&mut self.head), self.failure.take());
+        let (body, is_seen) = self.into_body();
+        (head, body, is_seen, failure)
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.is_head_held {
+            ready!(self.poll_step(cx));
+        }
+        Poll::Ready(())
+    }
+
+    /// The body that follows the head, and whether the plugin sees it.
+    fn into_body(self) -> (Option<CallBody>, bool) {
+        let is_fresh = self.out.is_empty() && self.unseen.is_empty() && self.trailers_in.is_none();
+        let shows_nothing = self.want == Want::Nothing && !self.stream.has(self.side.trailers());
+        if is_fresh && !self.is_done && (shows_nothing || self.failure.is_some()) {
+            return (self.source, false);
+        }
+        let is_over = self.is_done && self.out.is_empty() && self.trailers_out.is_none();
+        let is_seen = self.source.is_some() && self.failure.is_none();
+        match is_over && self.error.is_none() {
+            true => (None, is_seen),
+            false => (Some(BodyExt::boxed_unsync(self)), is_seen),
+        }
+    }
+
+    fn call(
+        &self,
+        phase: Phase,
+        end: bool,
+        put: impl FnOnce(&mut Exchange) + Send + 'static,
+    ) -> Turn<Outcome<Released>> {
+        let side = self.side;
+        let bytes = if phase == side.body() { self.held_bytes } else { 0 };
+        self.stream.hook(phase, end, bytes, put, move |exchange, action| match action {
+            Action::Continue => release(side, exchange),
+            Action::Pause => look_at_paused(side, exchange, true),
+        })
+    }
+
+    fn start(&mut self, call: Turn<Outcome<Released>>, phase: Phase, end: bool) {
+        match call {
+            Turn::Now(outcome) => self.settle(outcome, phase, end),
+            Turn::Later(call) => self.state = State::Calling { call, phase, end },
+        }
+    }
+
+    /// What a hook's end means.
+    fn settle(&mut self, outcome: Outcome<Released>, phase: Phase, end: bool) {
+        match outcome {
+            Err(failure) => self.fail(failure),
+            Ok((_, released)) if released.is_held => {
+                let patience = released.wishes.hold.unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+                let timer = Box::pin(tokio::time::sleep(patience));
+                self.state = State::Paused { phase, end, timer };
+            }
+            Ok((_, released)) => self.let_go(released, phase),
+        }
+    }
+
+    /// The plugin lets go of what it has.
+    fn let_go(&mut self, mut released: Released, phase: Phase) {
+        self.state = State::Idle;
+        self.held.clear();
+        self.passed_bytes += self.held_bytes as u64;
+        self.held_bytes = 0;
+        self.out.extend(released.pieces.drain(..));
+        if !released.trailers.is_empty() {
+            self.trailers_out = Some(std::mem::take(&mut released.trailers));
+        }
+        if phase == self.side.trailers() || self.is_body_shown && self.trailers_in.is_none() {
+            self.is_done = true;
+        }
+        if self.is_head_held {
+            self.is_head_held = false;
+            if !self.stream.generation().is_bound() {
+                self.want = self.side.want(&released.wishes);
+            }
+            self.head = released;
+        } else if released.wishes.answer.is_some() || released.wishes.close {
+            self.stream.set_late_answer(released.wishes.answer);
+            self.out.clear();
+            let plugin = self.stream.generation().name().to_owned();
+            self.end_with(FlowError::Ended { plugin });
+        }
+    }
+
+    fn end_with(&mut self, error: FlowError) {
+        self.is_done = true;
+        self.trailers_out = None;
+        self.error = Some(Box::new(error));
+    }
+
+    /// The plugin has failed: what it held back goes on as it was, or nothing does.
+    fn fail(&mut self, failure: Failure) {
+        self.state = State::Idle;
+        self.out.extend(self.held.drain(..));
+        self.out.extend(self.unseen.drain(..));
+        self.trailers_out = self.trailers_in.take();
+        self.want = Want::Nothing;
+        self.is_body_shown = true;
+        self.is_done = self.source_ended;
+        if self.is_head_held {
+            // Whoever waits for the head decides.
+            self.is_head_held = false;
+            self.failure = Some(failure);
+        } else if self.stream.generation().on_failure() == OnFailure::Fail {
+            let plugin = self.stream.generation().name().to_owned();
+            self.end_with(FlowError::Failed { plugin, failure });
+        }
+    }
+
+    /// Goes one step on.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.state {
+            State::Calling { call, phase, end } => {
+                let (phase, end) = (*phase, *end);
+                let outcome = ready!(call.as_mut().poll(cx));
+                self.settle(outcome, phase, end);
+            }
+            State::Paused { phase, end, timer } => {
+                let (phase, end) = (*phase, *end);
+                let is_late = timer.as_mut().poll(cx).is_ready();
+                ready!(self.poll_paused(phase, end, is_late, cx));
+            }
+            State::Idle if self.is_body_shown => self.show_trailers(),
+            State::Idle => {
+                ready!(self.poll_source(cx));
+                self.show();
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits for the plugin's word; if it sees bodies while it holds them back, for more of it too.
+    fn poll_paused(
+        &mut self,
+        phase: Phase,
+        end: bool,
+        is_late: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let is_told = self.stream.signal().poll_told(cx).is_ready();
+        let is_bound = self.stream.generation().is_bound();
+        if !is_bound && (is_told || is_late) {
+            let call = self.call(phase, end, |exchange| exchange.again = true);
+            self.start(call, phase, end);
+        } else if is_told {
+            let side = self.side;
+            let looked = self.stream.look(move |exchange| {
+                let is_paused = exchange.is_paused;
+                look_at_paused(side, exchange, is_paused)
+            });
+            let outcome = looked.map(|looked| looked.map(|released| (Action::Continue, released)));
+            self.start(outcome, phase, end);
+        } else if is_late {
+            let message = format!("paused for {} s without a word", PAUSE_MAX.as_secs());
+            self.fail_alive(Failure::new(FailureKind::Stalled, message));
+        } else if is_bound && !self.is_body_shown && self.want == Want::Pieces {
+            ready!(self.poll_source(cx));
+            self.show();
+        } else {
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// A failure of the request, not of the instance.
+    fn fail_alive(&mut self, failure: Failure) {
+        self.stream.count_failure(&failure);
+        self.fail(failure);
+    }
+
+    /// Reads until there is something to show, or nothing more to read.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.source_ended && (self.unseen.is_empty() || self.want == Want::Whole) {
+            let Some(source) = &mut self.source else { break };
+            match ready!(Pin::new(&mut *source).poll_frame(cx)) {
+                None => self.source_ended = true,
+                Some(Err(error)) => {
+                    self.source_ended = true;
+                    self.is_done = true;
+                    self.is_body_shown = true;
+                    self.is_head_held = false;
+                    self.error = Some(error);
+                    break;
+                }
+                Some(Ok(frame)) => {
+                    self.source_ended = source.is_end_stream();
+                    self.take_frame(frame);
+                }
+            }
+            if self.unseen_bytes + self.held_bytes > HELD_BYTES_MAX {
+                let message = format!("it holds back more than {HELD_BYTES_MAX} bytes of a body");
+                self.fail_alive(Failure::new(FailureKind::Overflow, message));
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn take_frame(&mut self, frame: Frame<Bytes>) {
+        match frame.into_data() {
+            Ok(mut data) => {
+                self.unseen_bytes += data.len();
+                while data.len() > PIECE_BYTES_MAX && self.want == Want::Pieces {
+                    self.unseen.push_back(data.split_to(PIECE_BYTES_MAX));
+                }
+                if !data.is_empty() {
+                    self.unseen.push_back(data);
+                }
+            }
+            Err(frame) => self.trailers_in = frame.into_trailers().ok(),
+        }
+    }
+
+    /// Shows what has been read: the next piece, or all of the body.
+    fn show(&mut self) {
+        if self.is_body_shown {
+            return;
+        }
+        let pieces: Vec<Bytes> = match self.want {
+            Want::Pieces => self.unseen.pop_front().into_iter().collect(),
+            Want::Whole | Want::Nothing => self.unseen.drain(..).collect(),
+        };
+        let is_last = self.source_ended && self.unseen.is_empty();
+        self.is_body_shown = is_last;
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        self.unseen_bytes -= bytes;
+        if self.want == Want::Nothing {
+            self.out.extend(pieces);
+            return;
+        }
+        self.held_bytes += bytes;
+        self.held.extend(pieces.iter().cloned());
+        // proxy-wasm: where trailers follow, theirs is the end.
+        let end = is_last && (self.trailers_in.is_none() || !self.stream.generation().is_bound());
+        let (side, offset) = (self.side, self.passed_bytes);
+        let call = self.call(side.body(), end, move |exchange| {
+            exchange.again = false;
+            *side.offset(exchange) = offset;
+            let buffer = side.buffer(exchange);
+            pieces.into_iter().for_each(|piece| buffer.push(piece));
+        });
+        self.start(call, side.body(), end);
+    }
+
+    /// Shows the trailers, if there are any and the plugin looks at them.
+    fn show_trailers(&mut self) {
+        let phase = self.side.trailers();
+        let Some(trailers) = self.trailers_in.take() else {
+            self.is_done = true;
+            return;
+        };
+        if !self.stream.has(phase) || self.want == Want::Nothing && self.failure.is_some() {
+            self.trailers_out.get_or_insert(trailers);
+            self.is_done = true;
+            return;
+        }
+        let side = self.side;
+        let call = self.call(phase, true, move |exchange| {
+            exchange.again = false;
+            *side.trailer_section(exchange) = trailers;
+        });
+        self.start(call, phase, true);
+    }
+}
+
+/// What a paused plugin wants, if it is paused still.
+fn look_at_paused(side: Side, exchange: &mut Exchange, is_paused: bool) -> Released {
+    let ends = exchange.wishes.answer.is_some() || exchange.wishes.close;
+    if !is_paused || ends {
+        return release(side, exchange);
+    }
+    let hold = exchange.wishes.hold.take();
+    Released { is_held: true, wishes: Wishes { hold, ..Wishes::default() }, ..Released::default() }
+}
+
+impl Body for Flow {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            if let Some(piece) = self.out.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if let Some(error) = self.error.take() {
+                return Poll::Ready(Some(Err(error)));
+            }
+            if self.is_done {
+                let trailers = self.trailers_out.take();
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
+            }
+            ready!(self.poll_step(cx));
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let is_empty = self.out.is_empty() && self.trailers_out.is_none() && self.error.is_none();
+        self.is_done && is_empty
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.is_done && self.trailers_out.is_none() && self.error.is_none() {
+            true => SizeHint::with_exact(self.out.iter().map(|piece| piece.len() as u64).sum()),
+            false => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One plugin in its sandbox on one thread: a store, and the guest in it, whichever interface it
+//! speaks.
+
+use std::sync::Arc;
+
+use wasmtime::Store;
+
+use crate::call::CallResult;
+use crate::engine::{CallMark, Engine};
+use crate::exchange::{Action, Exchange, Facts, Phase};
+use crate::failure::{Failure, FailureKind};
+use crate::host::{Environment, Host};
+use crate::limits::EXCHANGES_MAX;
+use crate::module::{Abi, Compiled};
+use crate::place::Home;
+use crate::{own, proxy_wasm, wasi};
+
+/// A running plugin.
+pub(crate) struct Instance {
+    store: Store<Host>,
+    guest: Guest,
+    engine: Engine,
+    /// Numbers the requests.
+    last_id: u32,
+}
+
+/// The two interfaces.
+enum Guest {
+    ProxyWasm(proxy_wasm::Guest),
+    Own(own::Guest),
+}
+
+impl Instance {
+    /// Instantiates, starts and configures. May take long: not for a worker's thread. `mark` is the
+    /// calling thread's own.
+    ///
+    /// # Errors
+    /// If it fails, or refuses its configuration.
+    pub(crate) fn start(
+        engine: &Engine,
+        compiled: &Compiled,
+        environment: Arc<Environment>,
+        home: Home,
+        mark: &CallMark,
+    ) -> Result<Instance, Failure> {
+        let mut store = Store::new(engine.wasm(), Host::new(environment, home));
+        store.limiter(|host| &mut host.bounds);
+        store.epoch_deadline_callback(|mut store| {
+            Ok(match store.data_mut().cpu.is_over() {
+                true => wasmtime::UpdateDeadline::Interrupt,
+                false => wasmtime::UpdateDeadline::Continue(1),
+            })
+        });
+        let guest = run(&mut store, mark, |store| {
+            let instance =
+                compiled.pre().instantiate(&mut *store).map_err(|error| Failure::of(&error))?;
+            store.data_mut().memory = instance.get_memory(&mut *store, "memory");
+            Ok(match compiled.abi() {
+                Abi::ProxyWasm(_) => Guest::ProxyWasm(proxy_wasm::Guest::start(store, &instance)?),
+                Abi::Weir(_) => Guest::Own(own::Guest::start(store, &instance)?),
+            })
+        })?;
+        let host = store.data_mut();
+        host.cpu.limit = host.environment.policy.cpu;
+        Ok(Instance { store, guest, engine: engine.clone(), last_id: FIRST_ID })
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.store.data().home.serial
+    }
+
+    /// Bytes of its memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.store.data().bounds.memory_bytes
+    }
+
+    /// Whether the watch met the last call: it took longer than a few milliseconds.
+    pub(crate) fn was_noticed(&self) -> bool {
+        self.store.data().cpu.was_noticed()
+    }
+
+    /// A request begins its way through the plugin. Returns its number.
+    ///
+    /// # Errors
+    /// If the plugin fails, or has too many open.
+    pub(crate) fn open(&mut self, facts: Facts) -> Result<u32, Failure> {
+        if self.store.data().exchanges.len() >= EXCHANGES_MAX {
+            let message = format!("{EXCHANGES_MAX} requests are open in one instance");
+            return Err(Failure::new(FailureKind::Overflow, message));
+        }
+        let id = self.new_id();
+        self.store.data_mut().exchanges.insert(id, Box::new(Exchange::new(facts)));
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => guest.open(store, id),
+            Guest::Own(_) => Ok(()),
+        })?;
+        Ok(id)
+    }
+
+    fn new_id(&mut self) -> u32 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(FIRST_ID);
+            if !self.store.data().exchanges.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+
+    /// Runs a hook over an exchange that is only here for this one call (Weir's own interface).
+    ///
+    /// # Errors
+    /// As [`Instance::hook`]; the exchange is back in any case.
+    pub(crate) fn visit(
+        &mut self,
+        exchange: &mut Option<Box<Exchange>>,
+        phase: Phase,
+        end: bool,
+    ) -> Result<Action, Failure> {
+        let Some(visitor) = exchange.take() else { return Ok(Action::Continue) };
+        let id = self.new_id();
+        self.store.data_mut().exchanges.insert(id, visitor);
+        let result = match phase {
+            Phase::Log => self.close_guest(id).map(|()| Action::Continue),
+            _ => self.hook(id, phase, end),
+        };
+        *exchange = self.store.data_mut().exchanges.remove(&id);
+        result
+    }
+
+    /// The request, while it is open.
+    pub(crate) fn exchange(&mut self, id: u32) -> Option<&mut Exchange> {
+        self.store.data_mut().exchanges.get_mut(&id).map(|boxed| &mut **boxed)
+    }
+
+    /// Runs a hook over what the exchange holds. `end` tells that no content follows.
+    ///
+    /// # Errors
+    /// If the plugin fails; the instance must not be used after that.
+    pub(crate) fn hook(&mut self, id: u32, phase: Phase, end: bool) -> Result<Action, Failure> {
+        match self.exchange(id) {
+            Some(exchange) => exchange.phase = phase,
+            None => return Ok(Action::Continue),
+        }
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => guest.hook(store, id, phase, end),
+            Guest::Own(guest) => guest.hook(store, id, phase, end),
+        })
+    }
+
+    /// The request is over: logs and forgets it. What it holds must be complete by then.
+    ///
+    /// # Errors
+    /// As [`Instance::hook`].
+    pub(crate) fn close(&mut self, id: u32) -> Result<(), Failure> {
+        if self.exchange(id).is_none() {
+            return Ok(());
+        }
+        // A proxy-wasm plugin may put the end off; it forgets the exchange itself.
+        self.close_guest(id)
+    }
+
+    fn close_guest(&mut self, id: u32) -> Result<(), Failure> {
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => guest.close(store, id),
+            Guest::Own(guest) => guest.close(store, id),
+        })
+    }
+
+    /// The plugin's timer has run out.
+    ///
+    /// # Errors
+    /// As [`Instance::hook`].
+    pub(crate) fn tick(&mut self) -> Result<(), Failure> {
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => guest.tick(store),
+            Guest::Own(guest) => guest.tick(store),
+        })
+    }
+
+    /// A call to an upstream was answered, or failed.
+    ///
+    /// # Errors
+    /// As [`Instance::hook`].
+    pub(crate) fn called(&mut self, result: CallResult) -> Result<(), Failure> {
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => guest.called(store, result),
+            Guest::Own(guest) => guest.called(store, result),
+        })
+    }
+
+    /// A queue that the plugin registered has something.
+    ///
+    /// # Errors
+    /// As [`Instance::hook`].
+    pub(crate) fn queue_ready(&mut self, queue: u32) -> Result<(), Failure> {
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => guest.queue_ready(store, queue),
+            Guest::Own(_) => Ok(()),
+        })
+    }
+
+    /// Something of proxy-wasm that the other interface does not know.
+    ///
+    /// # Errors
+    /// As [`Instance::hook`].
+    pub(crate) fn proxy_wasm(
+        &mut self,
+        call: impl FnOnce(&mut proxy_wasm::Guest, &mut Store<Host>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => call(guest, store),
+            Guest::Own(_) => Ok(()),
+        })
+    }
+
+    fn call<R>(
+        &mut self,
+        call: impl FnOnce(&mut Guest, &mut Store<Host>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mark = self.engine.mark(self.store.data().home.place);
+        let guest = &mut self.guest;
+        run(&mut self.store, mark, |store| call(guest, store))
+    }
+}
+
+/// proxy-wasm's plugin context is 1.
+const FIRST_ID: u32 = 1;
+
+/// Runs guest code under its limits.
+#[inline]
+fn run<R>(
+    store: &mut Store<Host>,
+    mark: &CallMark,
+    call: impl FnOnce(&mut Store<Host>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    store.set_epoch_deadline(1);
+    let host = store.data_mut();
+    host.cpu.begin();
+    host.bounds.refused = false;
+    mark.flip();
+    let result = call(store);
+    mark.flip();
+    wasi::flush(store.data_mut());
+    result.map_err(|failure| match failure.kind {
+        FailureKind::Trap if store.data().bounds.refused => {
+            Failure { kind: FailureKind::Memory, ..failure }
+        }
+        _ => failure,
+    })
+}
+
+impl Drop for Instance {
+    /// Whoever waits for it learns that it is gone.
+    fn drop(&mut self) {
+        for exchange in self.store.data().exchanges.values() {
+            exchange.signal.tell();
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! One request on its way through one generation of a plugin: which instance its hooks run in, on
+//! which thread, and what becomes of it when the plugin fails.
+//!
+//! On Weir's own interface the exchange travels: it visits whichever instance is best for the call,
+//! so that a long call leaves the worker by itself. On proxy-wasm a request is bound to the instance
+//! that created its context; a plugin with long calls gets its requests on the long threads whole.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::exchange::{Action, Answer, Exchange, Facts, Phase};
+use crate::failure::{Failure, FailureKind};
+use crate::generation::Generation;
+use crate::hooks::Hooks;
+use crate::instance::Instance;
+use crate::signal::Signal;
+
+thread_local! {
+    /// The place whose thread this is.
+    static HERE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Tells which place the current thread is. Every thread that runs plugins does so once.
+pub fn enter_place(place: usize) {
+    HERE.set(Some(place));
+}
+
+/// Something that is there, or comes later.
+pub(crate) enum Turn<R> {
+    Now(R),
+    Later(Pin<Box<dyn Future<Output = R> + Send>>),
+}
+
+impl<R> Turn<R> {
+    pub(crate) async fn wait(self) -> R {
+        match self {
+            Turn::Now(result) => result,
+            Turn::Later(result) => result.await,
+        }
+    }
+}
+
+/// A request in a plugin. It ends, for the plugin, when the last clone is dropped.
+#[derive(Clone)]
+pub struct Stream(Arc<Inner>);
+
+struct Inner {
+    generation: Arc<Generation>,
+    /// The worker that serves the request.
+    worker: usize,
+    seat: Mutex<Seat>,
+    signal: Arc<Signal>,
+    /// An answer that came when the head was gone already.
+    late_answer: Mutex<Option<Answer>>,
+}
+
+/// Where the exchange is.
+enum Seat {
+    /// Here, between calls.
+    Travelling(Option<Box<Exchange>>),
+    /// In an instance.
+    Bound { place: usize, serial: u64, id: u32 },
+    /// Lost with its instance.
+    Lost,
+}
+
+/// What a hook did, and what was taken out of the exchange afterwards.
+pub(crate) type Outcome<T> = Result<(Action, T), Failure>;
+
+impl Stream {
+    /// Begins. Waits only if an instance is being replaced, or the plugin is a long one.
+    ///
+    /// # Errors
+    /// If there is no instance, or it fails.
+    pub async fn open(
+        generation: &Arc<Generation>,
+        worker: usize,
+        facts: Facts,
+    ) -> Result<Stream, Failure> {
+        if let Some(opened) = Stream::open_now(generation, worker, &facts) {
+            return opened;
+        }
+        let place = match generation.is_bound() && generation.is_long_in_all() {
+            true => generation.long_place(),
+            false => worker,
+        };
+        generation.ready(place).await?;
+        Stream::bind(generation, worker, place, facts).wait().await
+    }
+
+    /// The same if it can be done at once.
+    pub fn open_now(
+        generation: &Arc<Generation>,
+        worker: usize,
+        facts: &Facts,
+    ) -> Option<Result<Stream, Failure>> {
+        if generation.is_resting() {
+            return Some(Err(generation.unavailable()));
+        }
+        if !generation.is_bound() {
+            generation.place_stats(worker).count_stream();
+            let exchange = Box::new(Exchange::new(facts.clone()));
+            let signal = Arc::clone(&exchange.signal);
+            return Some(Ok(Stream::new(
+                generation,
+                worker,
+                signal,
+                Seat::Travelling(Some(exchange)),
+            )));
+        }
+        if generation.is_long_in_all() || !generation.slot(worker).is_filled() {
+            return None;
+        }
+        match Stream::bind(generation, worker, worker, facts.clone()) {
+            Turn::Now(opened) => Some(opened),
+            Turn::Later(_) => None,
+        }
+    }
+
+    fn bind(
+        generation: &Arc<Generation>,
+        worker: usize,
+        place: usize,
+        facts: Facts,
+    ) -> Turn<Result<Stream, Failure>> {
+        let generation = Arc::clone(generation);
+        let owner = Arc::clone(&generation);
+        let opened = at_place(&generation, place, None, move |instance| {
+            let id = instance.open(facts)?;
+            let signal = instance.exchange(id).map(|exchange| Arc::clone(&exchange.signal));
+            Ok((id, instance.serial(), signal.unwrap_or_default()))
+        });
+        let seat = move |opened: Result<(u32, u64, Arc<Signal>), Failure>| {
+            let (id, serial, signal) = opened?;
+            owner.place_stats(place).count_stream();
+            Ok(Stream::new(&owner, worker, signal, Seat::Bound { place, serial, id }))
+        };
+        match opened {
+            Turn::Now(opened) => Turn::Now(seat(opened)),
+            Turn::Later(opened) => Turn::Later(Box::pin(async move { seat(opened.await) })),
+        }
+    }
+
+    fn new(generation: &Arc<Generation>, worker: usize, signal: Arc<Signal>, seat: Seat) -> Stream {
+        let seat = Mutex::new(seat);
+        let generation = Arc::clone(generation);
+        let late_answer = Mutex::new(None);
+        Stream(Arc::new(Inner { generation, worker, seat, signal, late_answer }))
+    }
+
+    /// The generation it runs on.
+    pub fn generation(&self) -> &Arc<Generation> {
+        &self.0.generation
+    }
+
+    /// Whether the plugin has a hook for a phase.
+    pub(crate) fn has(&self, phase: Phase) -> bool {
+        self.0.generation.hooks().has(phase)
+    }
+
+    /// The hooks of the plugin.
+    pub fn hooks(&self) -> Hooks {
+        self.0.generation.hooks()
+    }
+
+    pub(crate) fn signal(&self) -> &Signal {
+        &self.0.signal
+    }
+
+    /// A response went to the client.
+    pub fn count_response(&self, is_error: bool) {
+        self.0.generation.count_response(self.0.worker, is_error);
+    }
+
+    pub(crate) fn set_late_answer(&self, answer: Option<Answer>) {
+        *self.0.late_answer.lock() = answer;
+    }
+
+    /// What the plugin answered when it had let the request's head go: its request body ended with
+    /// [`crate::FlowError::Ended`] then.
+    pub fn take_late_answer(&self) -> Option<Answer> {
+        self.0.late_answer.lock().take()
+    }
+
+    /// Counts a failure of the request in the plugin that did not cost an instance.
+    pub(crate) fn count_failure(&self, failure: &Failure) {
+        self.0.generation.count_failure(self.0.worker, failure);
+    }
+
+    /// Runs a hook: `put` fills the exchange, `take` empties it. `bytes` is the size of the body's
+    /// part that the hook sees.
+    pub(crate) fn hook<T: Send + 'static>(
+        &self,
+        phase: Phase,
+        end: bool,
+        bytes: usize,
+        put: impl FnOnce(&mut Exchange) + Send + 'static,
+        take: impl FnOnce(&mut Exchange, Action) -> T + Send + 'static,
+    ) -> Turn<Outcome<T>> {
+        let mut seat = self.0.seat.lock();
+        match &mut *seat {
+            Seat::Travelling(exchange) => {
+                let Some(mut exchange) = exchange.take() else { return Turn::Now(Err(lost())) };
+                put(&mut exchange);
+                drop(seat);
+                self.visit(exchange, phase, end, bytes, take)
+            }
+            Seat::Bound { place, serial, id } => {
+                let (place, serial, id) = (*place, *serial, *id);
+                drop(seat);
+                let generation = &self.0.generation;
+                let stats = Arc::clone(generation);
+                at_place(generation, place, Some(serial), move |instance| {
+                    if let Some(exchange) = instance.exchange(id) {
+                        put(exchange);
+                    }
+                    let timer = Timer::start(&stats, place, phase, bytes);
+                    let action = instance.hook(id, phase, end)?;
+                    timer.stop(bytes, instance);
+                    let exchange = instance.exchange(id).ok_or_else(lost)?;
+                    Ok((action, take(exchange, action)))
+                })
+            }
+            Seat::Lost => Turn::Now(Err(lost())),
+        }
+    }
+
+    /// On Weir's own interface: the exchange goes to an instance and comes back.
+    fn visit<T: Send + 'static>(
+        &self,
+        exchange: Box<Exchange>,
+        phase: Phase,
+        end: bool,
+        bytes: usize,
+        take: impl FnOnce(&mut Exchange, Action) -> T + Send + 'static,
+    ) -> Turn<Outcome<T>> {
+        let generation = &self.0.generation;
+        let place = match generation.is_long(phase, bytes) {
+            true => generation.long_place(),
+            false => self.0.worker,
+        };
+        let inner = Arc::clone(&self.0);
+        let mut exchange = Some(exchange);
+        let call = move |instance: &mut Instance| {
+            let timer = Timer::start(&inner.generation, place, phase, bytes);
+            let result = instance.visit(&mut exchange, phase, end);
+            timer.stop(bytes, instance);
+            let taken = match (&result, &mut exchange) {
+                (Ok(action), Some(exchange)) => Some(take(exchange, *action)),
+                _ => None,
+            };
+            *inner.seat.lock() = exchange.map_or(Seat::Lost, |back| Seat::Travelling(Some(back)));
+            let action = result?;
+            Ok((action, taken.ok_or_else(lost)?))
+        };
+        if generation.slot(place).is_filled() {
+            return at_place(generation, place, None, call);
+        }
+        let generation = Arc::clone(generation);
+        Turn::Later(Box::pin(async move {
+            generation.ready(place).await?;
+            at_place(&generation, place, None, call).wait().await
+        }))
+    }
+
+    /// Looks into the exchange without a call into the plugin.
+    pub(crate) fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&mut Exchange) -> T + Send + 'static,
+    ) -> Turn<Result<T, Failure>> {
+        let mut seat = self.0.seat.lock();
+        match &mut *seat {
+            Seat::Travelling(Some(exchange)) => Turn::Now(Ok(look(exchange))),
+            Seat::Bound { place, serial, id } => {
+                let (place, serial, id) = (*place, *serial, *id);
+                drop(seat);
+                at_place(&self.0.generation, place, Some(serial), move |instance| {
+                    Ok(instance.exchange(id).map(look))
+                })
+                .map(|looked| looked.and_then(|looked| looked.ok_or_else(lost)))
+            }
+            Seat::Travelling(None) | Seat::Lost => Turn::Now(Err(lost())),
+        }
+    }
+}
+
+impl<R: Send + 'static> Turn<R> {
+    pub(crate) fn map<S: Send + 'static>(self, f: impl FnOnce(R) -> S + Send + 'static) -> Turn<S> {
+        match self {
+            Turn::Now(result) => Turn::Now(f(result)),
+            Turn::Later(later) => Turn::Later(Box::pin(async move { f(later.await) })),
+        }
+    }
+}
+
+/// Calls into the instance of a place, on its thread.
+fn at_place<R: Send + 'static>(
+    generation: &Arc<Generation>,
+    place: usize,
+    serial: Option<u64>,
+    call: impl FnOnce(&mut Instance) -> Result<R, Failure> + Send + 'static,
+) -> Turn<Result<R, Failure>> {
+    let slot = generation.slot(place);
+    if HERE.get() == Some(place) {
+        let called = match serial {
+            Some(serial) => slot.with(serial, call),
+            None => slot.with_any(call),
+        };
+        return Turn::Now(called.unwrap_or_else(|| Err(lost())));
+    }
+    let slot = Arc::clone(slot);
+    let task = generation.threads().of(place).spawn(async move {
+        let called = match serial {
+            Some(serial) => slot.with(serial, call),
+            None => slot.with_any(call),
+        };
+        called.unwrap_or_else(|| Err(lost()))
+    });
+    Turn::Later(Box::pin(async move { task.await.unwrap_or_else(|_| Err(lost())) }))
+}
+
+fn lost() -> Failure {
+    Failure::new(FailureKind::Unavailable, "the instance that had the request is gone")
+}
+
+/// Times a call, if it is one of those that are timed.
+struct Timer<'a> {
+    generation: &'a Generation,
+    place: usize,
+    phase: Phase,
+    began: Option<Instant>,
+}
+
+impl<'a> Timer<'a> {
+    fn start(generation: &'a Generation, place: usize, phase: Phase, bytes: usize) -> Timer<'a> {
+        let is_sampled = generation.place_stats(place).count_call();
+        let began = (is_sampled || bytes > 0).then(Instant::now);
+        Timer { generation, place, phase, began }
+    }
+
+    fn stop(self, bytes: usize, instance: &Instance) {
+        match self.began {
+            Some(began) => {
+                let took = began.elapsed();
+                self.generation.place_stats(self.place).record(took);
+                self.generation.cost(self.phase).learn(bytes, took);
+            }
+            // Not timed, but the watch met it.
+            None if instance.was_noticed() => {
+                let at_least = crate::limits::WATCH_PERIOD_BUSY;
+                self.generation.cost(self.phase).learn(bytes, at_least);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for Inner {
+    /// The request is over for the plugin: it logs, and forgets it.
+    fn drop(&mut self) {
+        match std::mem::replace(self.seat.get_mut(), Seat::Lost) {
+            Seat::Travelling(Some(exchange)) if self.generation.hooks().has(Phase::Log) => {
+                let mut exchange = Some(exchange);
+                end(&self.generation, self.worker, None, move |instance| {
+                    instance.visit(&mut exchange, Phase::Log, true).map(drop)
+                });
+            }
+            Seat::Bound { place, serial, id } => {
+                end(&self.generation, place, Some(serial), move |instance| instance.close(id));
+            }
+            Seat::Travelling(_) | Seat::Lost => {}
+        }
+    }
+}
+
+fn end(
+    generation: &Arc<Generation>,
+    place: usize,
+    serial: Option<u64>,
+    call: impl FnOnce(&mut Instance) -> Result<(), Failure> + Send + 'static,
+) {
+    // Whoever calls later does so on its own; a failure was counted where it happened.
+    drop(at_place(generation, place, serial, call));
+}
