@@ -1,0 +1,226 @@
+//! What the configuration says of plugins, put in force: at start together with what the store
+//! remembers, and on every reload.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_config::Config;
+
+use crate::deploy::{Module, Ready, Recipe};
+use crate::limits::MODULE_BYTES_MAX;
+use crate::module::Digest;
+use crate::plugin::Plugin;
+use crate::problem::PluginError;
+use crate::record::{From, Page};
+use crate::registry::Inner;
+use crate::routes::KnownRoutes;
+
+/// A configuration's plugins, ready to be put in force.
+pub struct Prepared {
+    inner: Arc<Inner>,
+    routes: KnownRoutes,
+    changes: Vec<Change>,
+    gone: Vec<String>,
+}
+
+/// A plugin with a new generation.
+struct Change {
+    plugin: Arc<Plugin>,
+    ready: Ready,
+    /// Fingerprint of the block that made it.
+    configured: Option<String>,
+    /// What the store remembers, if the plugin comes from there.
+    stored: Option<Page>,
+}
+
+impl Prepared {
+    /// Runs on the thread that deploys.
+    pub(crate) fn new(inner: &Arc<Inner>, config: &Config) -> Result<Prepared, PluginError> {
+        check_settings(inner.settings(), &config.plugin_settings)?;
+        let stored = inner.store().as_ref().map(|store| store.pending().clone());
+        let mut prepared = Prepared {
+            inner: Arc::clone(inner),
+            routes: KnownRoutes::of(config),
+            changes: Vec::new(),
+            gone: Vec::new(),
+        };
+        prepared.all(config, &stored.unwrap_or_default())?;
+        Ok(prepared)
+    }
+
+    fn all(&mut self, config: &Config, stored: &BTreeMap<String, Page>) -> Result<(), PluginError> {
+        for block in &config.plugins {
+            self.block(block, stored.get(&block.name))?;
+        }
+        let is_configured = |name: &str| config.plugins.iter().any(|block| block.name == name);
+        for (name, page) in stored {
+            // What had a block and has none any more is gone.
+            if !is_configured(name) && page.configured.is_none() {
+                self.restore(name, page)?;
+            }
+        }
+        for plugin in self.inner.plugins() {
+            let had_block = plugin.book.lock().page.configured.is_some();
+            if had_block && !is_configured(plugin.name()) {
+                self.gone.push(plugin.name().to_owned());
+            }
+        }
+        let known = self.names();
+        self.routes.check_uses(&known)
+    }
+
+    /// Those that there will be.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.inner.plugins().iter().map(|p| p.name().to_owned()).collect();
+        names.retain(|name| !self.gone.contains(name));
+        names.extend(self.changes.iter().map(|change| change.plugin.name().to_owned()));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn block(
+        &mut self,
+        block: &weir_config::Plugin,
+        stored: Option<&Page>,
+    ) -> Result<(), PluginError> {
+        let module = read(block)?;
+        let fingerprint = fingerprint(block, &module);
+        let existing = self.inner.plugin(&block.name);
+        let known = existing.as_ref().map(|plugin| plugin.book.lock().page.clone());
+        let page = known.as_ref().or(stored);
+        if page.is_some_and(|page| page.configured.as_ref() == Some(&fingerprint)) {
+            // What was deployed over an unchanged block stays.
+            return match stored {
+                Some(page) if existing.is_none() => self.restore(&block.name, page),
+                _ => Ok(()),
+            };
+        }
+        let plugin = existing.unwrap_or_else(|| Plugin::new(&block.name));
+        let recipe = Recipe {
+            module: Module::Given(module),
+            config: block.config.clone(),
+            vm_config: block.vm_config.clone(),
+            policy: block.policy.clone(),
+            routes: None,
+            from: From::Configuration,
+        };
+        let ready = self.inner.make(&plugin, recipe, None)?;
+        let (configured, stored) = (Some(fingerprint), stored.cloned());
+        self.changes.push(Change { plugin, ready, configured, stored });
+        Ok(())
+    }
+
+    /// Brings back what was in force before a restart, as the generation that it was.
+    fn restore(&mut self, name: &str, page: &Page) -> Result<(), PluginError> {
+        let Some(record) = &page.active else { return Ok(()) };
+        let plugin = Plugin::new(name);
+        let mut ready = self.inner.make(&plugin, Recipe::again(record), Some(record.generation))?;
+        ready.record.deployed_unix_ms = record.deployed_unix_ms;
+        let mut stored = page.clone();
+        stored.active = None;
+        let configured = page.configured.clone();
+        self.changes.push(Change { plugin, ready, configured, stored: Some(stored) });
+        Ok(())
+    }
+
+    /// Puts everything in force. Plugins of a block that changed replace what was deployed over it.
+    ///
+    /// # Errors
+    /// [`PluginError::Store`] if it cannot be written down; then nothing changes.
+    pub fn commit(self) -> Result<(), PluginError> {
+        let inner = Arc::clone(&self.inner);
+        inner.deployer().run(&inner, move |inner| self.commit_here(inner))
+    }
+
+    fn commit_here(self, inner: &Arc<Inner>) -> Result<(), PluginError> {
+        let pages: Vec<Page> = self.changes.iter().map(|change| change.page(inner)).collect();
+        let changes = self.changes.iter().zip(&pages);
+        let mut written: Vec<(&str, Option<&Page>)> =
+            changes.map(|(change, page)| (change.plugin.name(), Some(page))).collect();
+        written.extend(self.gone.iter().map(|name| (name.as_str(), None)));
+        // What was in force before a restart is by now among the changes, or dropped.
+        let pending = inner.store().as_mut().map(|store| store.set_pending(BTreeMap::new()));
+        let pending = pending.unwrap_or_default();
+        if !(written.is_empty() && pending.is_empty())
+            && let Err(cause) = inner.save(&written)
+        {
+            inner.store().as_mut().map(|store| store.set_pending(pending));
+            return Err(cause);
+        }
+        for name in &self.gone {
+            inner.forget(name);
+            tracing::info!(plugin = name, "plugin removed: its block is gone");
+        }
+        for (change, page) in self.changes.into_iter().zip(pages) {
+            let Change { plugin, ready, .. } = change;
+            let generation = ready.record.generation;
+            inner.insert(&plugin);
+            plugin.end_trial("replaced by the configuration");
+            plugin.put(ready.generation, page);
+            let plugin = plugin.name();
+            tracing::info!(plugin, generation, "plugin in force");
+        }
+        inner.know_routes(self.routes);
+        Ok(())
+    }
+}
+
+impl Change {
+    /// What is to be remembered once it is in force.
+    fn page(&self, inner: &Inner) -> Page {
+        let mut page = match &self.stored {
+            Some(stored) => {
+                let mut page = stored.clone();
+                page.replace(self.ready.record.clone(), None);
+                page
+            }
+            None => inner.page_after(&self.plugin, &self.ready.record),
+        };
+        page.configured = self.configured.clone();
+        page
+    }
+}
+
+fn read(block: &weir_config::Plugin) -> Result<Bytes, PluginError> {
+    let mut module = Vec::new();
+    // One byte more than the limit, so that the check of the module sees that it is passed.
+    fs::File::open(&block.source)
+        .and_then(|file| file.take(MODULE_BYTES_MAX as u64 + 1).read_to_end(&mut module))
+        .map_err(|source| PluginError::Read {
+            name: block.name.clone(),
+            path: block.source.clone(),
+            source,
+        })?;
+    Ok(module.into())
+}
+
+/// Whatever a block decides, the module's content included.
+fn fingerprint(block: &weir_config::Plugin, module: &[u8]) -> String {
+    let all = (
+        Digest::of(module).to_string(),
+        &block.config,
+        &block.vm_config,
+        // Debug shows every value of the policy.
+        format!("{:?}", block.policy),
+    );
+    Digest::of(format!("{all:?}").as_bytes()).to_string()
+}
+
+fn check_settings(
+    old: &weir_config::Plugins,
+    new: &weir_config::Plugins,
+) -> Result<(), PluginError> {
+    let checks = [
+        ("plugins store", old.store == new.store),
+        ("plugins long-threads", old.long_threads == new.long_threads),
+    ];
+    match checks.into_iter().find(|(_, same)| !same) {
+        Some((what, _)) => Err(PluginError::NeedsRestart { what }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,74 @@
+//! What plugins run on: the engine, the keeper and the low-priority threads. Started with the first
+//! plugin, so that a server without plugins has none of it.
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::engine::Engine;
+use crate::keeper::Keeper;
+use crate::place::Threads;
+use crate::problem::PluginError;
+use crate::stream::enter_place;
+
+/// Lowest priority but one: a thread gets what others leave (nice(2)).
+const NICE: i32 = 19;
+
+/// Engine, keeper and threads.
+pub(crate) struct Machinery {
+    pub(crate) engine: Engine,
+    pub(crate) threads: Threads,
+    pub(crate) keeper: Keeper,
+    /// The number, to the watch, of the thread that deploys.
+    pub(crate) mark: usize,
+    /// Threads for long calls end when these are dropped.
+    _ends: Vec<oneshot::Sender<()>>,
+}
+
+impl Machinery {
+    /// Starts everything.
+    ///
+    /// # Errors
+    /// [`PluginError::Machine`].
+    pub(crate) fn start(
+        workers: Vec<Handle>,
+        long_threads: usize,
+    ) -> Result<Machinery, PluginError> {
+        let failed = |cause: String| PluginError::Machine { cause };
+        let (mut long, mut ends) = (Vec::new(), Vec::new());
+        for number in 0..long_threads {
+            let (handle, end) = long_thread(number, workers.len() + number)
+                .map_err(|cause| failed(format!("no thread for long calls: {cause}")))?;
+            long.push(handle);
+            ends.push(end);
+        }
+        let threads = Threads { workers, long };
+        // One mark for the keeper, and one for deployments.
+        let engine = Engine::new(threads.len() + 2).map_err(failed)?;
+        let keeper = Keeper::start(threads.len())
+            .map_err(|cause| failed(format!("no thread for the keeper: {cause}")))?;
+        let mark = threads.len() + 1;
+        Ok(Machinery { engine, threads, keeper, mark, _ends: ends })
+    }
+}
+
+/// A thread with an event loop of its own, for as long as the sender lives.
+fn long_thread(number: usize, place: usize) -> std::io::Result<(Handle, oneshot::Sender<()>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let (end, ended) = oneshot::channel::<()>();
+    std::thread::Builder::new().name(format!("plugin-long-{number}")).spawn(move || {
+        yield_to_others();
+        enter_place(place);
+        // Either way the sender is gone.
+        let _ = runtime.block_on(ended);
+    })?;
+    Ok((handle, end))
+}
+
+/// Lowers the priority of the calling thread: on Linux nice is a thread's own, whatever POSIX says
+/// (setpriority(2), "C library/kernel differences").
+pub(crate) fn yield_to_others() {
+    if let Err(cause) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%cause, "a thread of plugins keeps its priority");
+    }
+}
