@@ -5,7 +5,7 @@ pub(super) struct Plugin {
     /// Its folder in `plugins/`, and its module's name in `plugins/built/`.
     pub(super) name: &'static str,
     pub(super) source: Source,
-    /// Whether its module is under version control. Those of Go are too large: they bring a runtime.
+    /// Whether its module is under version control. Those of Go are too large, with their runtime.
     pub(super) is_committed: bool,
 }
 

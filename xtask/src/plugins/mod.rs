@@ -1,5 +1,5 @@
-//! `cargo xtask plugins`: makes the modules in `plugins/built/`, or says whether those there are what
-//! the sources make. Which plugins there are is in `list`, how each is built in `build`.
+//! `cargo xtask plugins`: makes the modules in `plugins/built/`, or says whether those there are
+//! what the sources make. Which plugins there are is in `list`, how each is built in `build`.
 
 mod build;
 mod list;
