@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -36,6 +36,7 @@ use crate::stats::{PlaceStats, Stats};
 /// A deployment of a plugin, ready to serve.
 pub struct Generation {
     compiled: Arc<Compiled>,
+    hooks: Hooks,
     environment: Arc<Environment>,
     engine: Engine,
     threads: Threads,
@@ -52,7 +53,6 @@ pub struct Generation {
     filled: Notify,
     began: Instant,
     deployed: SystemTime,
-    start_took: Duration,
 }
 
 const PHASES: usize = Phase::Log as usize + 1;
@@ -83,10 +83,10 @@ impl Generation {
             quarantine: Mutex::default(),
             filled: Notify::new(),
             deployed: SystemTime::now(),
-            start_took: Duration::ZERO,
             engine: engine.clone(),
             threads: threads.clone(),
             keeper: keeper.clone(),
+            hooks: allowed_hooks(&compiled, &environment),
             compiled,
             environment,
             began,
@@ -141,7 +141,7 @@ impl Generation {
 
     /// The hooks to call: those of the module that its policy allows.
     pub fn hooks(&self) -> Hooks {
-        self.compiled.hooks()
+        self.hooks
     }
 
     /// Tells apart what different modules and configurations make of the same response.
@@ -190,10 +190,6 @@ impl Generation {
 
     pub(crate) fn is_bound(&self) -> bool {
         matches!(self.compiled.abi(), Abi::ProxyWasm(_))
-    }
-
-    pub(crate) fn environment(&self) -> &Environment {
-        &self.environment
     }
 
     pub(crate) fn slot(&self, place: usize) -> &Arc<Slot> {
@@ -321,6 +317,19 @@ impl Drop for Generation {
     fn drop(&mut self) {
         tracing::debug!(plugin = self.name(), generation = self.number(), "generation cleaned up");
     }
+}
+
+/// The hooks of a module, less those that its policy does not allow.
+fn allowed_hooks(compiled: &Compiled, environment: &Environment) -> Hooks {
+    let mut hooks = compiled.hooks();
+    let allow = &environment.policy.allow;
+    if !allow.request_body {
+        hooks.remove(&[Phase::RequestBody, Phase::RequestTrailers]);
+    }
+    if !allow.response_body {
+        hooks.remove(&[Phase::ResponseBody, Phase::ResponseTrailers]);
+    }
+    hooks
 }
 
 fn new_slot(place: usize, generation: Weak<Generation>) -> Arc<Slot> {

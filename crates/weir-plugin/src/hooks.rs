@@ -11,6 +11,10 @@ impl Hooks {
         self.0 |= 1 << phase as u32;
     }
 
+    pub(crate) fn remove(&mut self, phases: &[Phase]) {
+        phases.iter().for_each(|phase| self.0 &= !(1 << *phase as u32));
+    }
+
     #[inline]
     pub(crate) fn has(self, phase: Phase) -> bool {
         self.0 & 1 << phase as u32 != 0
@@ -24,6 +28,16 @@ impl Hooks {
     /// Whether a hook looks at the bodies of responses.
     pub fn sees_response_bodies(self) -> bool {
         self.has(Phase::ResponseBody) || self.has(Phase::ResponseTrailers)
+    }
+
+    /// Whether its interface leaves the length of a body that the plugin sees as it is, unless the
+    /// plugin itself takes it away (proxy-wasm; toolkits export hooks for bodies in any case).
+    pub fn keeps_lengths(self) -> bool {
+        self.0 & KEEPS_LENGTHS != 0
+    }
+
+    pub(crate) fn keep_lengths(&mut self) {
+        self.0 |= KEEPS_LENGTHS;
     }
 
     /// Whether a hook runs before the cache is asked.
@@ -52,6 +66,9 @@ impl Hooks {
         phases.into_iter().any(|phase| self.has(phase))
     }
 }
+
+/// Beside the bits of the phases.
+const KEEPS_LENGTHS: u32 = 1 << 31;
 
 /// proxy-wasm's callbacks by the phase that they serve.
 pub(crate) const PROXY_WASM: &[(&str, Phase)] = &[

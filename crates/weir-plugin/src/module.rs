@@ -8,7 +8,7 @@ use wasmtime::{InstancePre, Linker, Module};
 
 use crate::check;
 use crate::engine::Engine;
-use crate::hooks::{self, Hooks};
+use crate::hooks::Hooks;
 use crate::host::Host;
 use crate::limits::MODULE_BYTES_MAX;
 use crate::{own, proxy_wasm, wasi};
@@ -293,8 +293,7 @@ fn check_imports(linker: &Linker<Host>, module: &Module) -> Result<(), ModuleErr
     }
 }
 
-/// The hooks that a module exports, by a table of names; `fits` tells whether a function's type is
-/// the interface's.
+/// The hooks that a module exports, by a table of names.
 pub(crate) fn exported_hooks(module: &Module, table: &[(&str, crate::exchange::Phase)]) -> Hooks {
     let mut found = Hooks::default();
     for &(name, phase) in table {
@@ -302,6 +301,5 @@ pub(crate) fn exported_hooks(module: &Module, table: &[(&str, crate::exchange::P
             found.add(phase);
         }
     }
-    let _ = hooks::OWN;
     found
 }

@@ -44,6 +44,8 @@ pub(crate) enum Content {
     File(Box<FileStream>),
     /// An origin's response as it arrives.
     Upstream(Box<ResponseBody>),
+    /// Breaks off at once.
+    Torn,
 }
 
 /// A fill, or the part of it that a range asks for.
@@ -79,6 +81,7 @@ impl Content {
             Content::Fill(part) => part.left,
             Content::File(stream) => Some(stream.remaining()),
             Content::Upstream(body) => body.size_hint().exact(),
+            Content::Torn => None,
         }
     }
 }
@@ -99,6 +102,16 @@ impl ReplyBody {
             _ => {}
         }
         body
+    }
+
+    /// Takes the account away, to be completed by another body.
+    pub(crate) fn take_record(&mut self) -> Option<Record> {
+        self.record.take()
+    }
+
+    /// What is left of it, without its account.
+    pub(crate) fn into_content(self) -> Content {
+        self.content
     }
 
     /// What was handed over did not reach the client to its end.
@@ -133,6 +146,7 @@ impl ReplyBody {
             Content::Upstream(body) => {
                 ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
             }
+            Content::Torn => Some(Err("ended by a plugin".into())),
         };
         if frame.is_none() || matches!(self.content, Content::One(_)) {
             self.content = Content::Empty;
@@ -218,6 +232,7 @@ impl Body for ReplyBody {
             Content::Pieces { left, .. } => *left == 0,
             Content::File(stream) => stream.remaining() == 0,
             Content::Upstream(body) => body.is_end_stream(),
+            Content::Torn => false,
         }
     }
 

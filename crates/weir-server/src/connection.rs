@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(crate) tls: bool,
     /// Which listener accepted it; see [`crate::shared::Shared::listener_number`].
     pub(crate) listener: usize,
+    /// Its number among all that were accepted.
+    pub(crate) id: u64,
     /// The client as origins are told of it, since the first request that one got.
     pub(crate) introduction: OnceLock<Introduction>,
     lane_choice: LaneChoice,
@@ -70,13 +72,14 @@ pub(crate) struct Accepted {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) listener: usize,
+    pub(crate) id: u64,
 }
 
 /// Serves a connection to its end. Errors are the client's or the network's: counted, not logged
 /// above debug, since anybody can cause them.
 pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
     let _open = OpenGuard::new(&worker);
-    let Accepted { fd, peer, local, listener } = accepted;
+    let Accepted { fd, peer, local, listener, id } = accepted;
     let mut stream = Stream::new(fd, peer, local, &worker.table);
     let Some(sites) = worker.listener(listener) else { return };
     let mut client = peer;
@@ -103,6 +106,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             port,
             tls,
             listener,
+            id,
             introduction: OnceLock::new(),
             lane_choice: LaneChoice::new(),
         })
@@ -284,6 +288,18 @@ impl Future for WatchedReply {
 pub(crate) enum Reply {
     Now(Option<Response<ReplyBody>>),
     Later(Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>),
+}
+
+impl Reply {
+    /// Waits for the response.
+    pub(crate) async fn wait(self) -> Response<ReplyBody> {
+        match self {
+            Reply::Now(Some(response)) => response,
+            // As hyper does, nobody waits for what was taken.
+            Reply::Now(None) => std::future::pending().await,
+            Reply::Later(future) => future.await,
+        }
+    }
 }
 
 impl Future for Reply {

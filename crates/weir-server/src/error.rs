@@ -54,6 +54,9 @@ pub enum StartError {
     /// The cache's memory cannot be set up.
     #[error(transparent)]
     Arena(#[from] weir_arena::ArenaError),
+    /// A plugin cannot be started.
+    #[error(transparent)]
+    Plugin(#[from] weir_plugin::PluginError),
     /// A thread or its event loop cannot be started.
     #[error("cannot start {what}: {source}")]
     Thread {

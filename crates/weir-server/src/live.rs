@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use weir_config::{self as config, Address, Config, HostHeader, Pattern};
@@ -12,8 +13,10 @@ use weir_http::forward::Via;
 use weir_net::tls::{CertStore, CertificateFiles};
 use weir_origin::files::FileRoot;
 use weir_origin::upstream::Group;
+use weir_plugin::Plugins;
 
 use crate::access_log::AccessLog;
+use crate::chain::{Chain, Variants};
 use crate::error::StartError;
 use crate::metrics::{Registry, RouteMetrics};
 use crate::router::{Hosts, Paths};
@@ -80,6 +83,12 @@ pub(crate) struct Route {
     /// The route's partition of the cache; the same after a reload that changes nothing about
     /// where its responses come from.
     pub(crate) scope: u64,
+    /// Its plugins, as deployed at the moment.
+    pub(crate) chain: ArcSwap<Chain>,
+    /// The plugins that the configuration has it use.
+    pub(crate) uses: Vec<config::Use>,
+    /// The parts that plugins make of its cache.
+    pub(crate) variants: Variants,
     pub(crate) response_edits: Vec<Edit>,
     pub(crate) request_edits: Vec<Edit>,
     pub(crate) body_size_max: u64,
@@ -102,6 +111,8 @@ pub(crate) struct FilesSource {
 
 pub(crate) struct ProxySource {
     pub(crate) group: Arc<Group>,
+    /// The group's name.
+    pub(crate) name: String,
     pub(crate) strip_prefix: bool,
     pub(crate) path_prefix: String,
     pub(crate) host: HostHeader,
@@ -152,6 +163,18 @@ impl Live {
         };
         live.listeners = live.build_listeners(around, previous)?;
         Ok(live)
+    }
+
+    /// Gives every route the plugins that are deployed now.
+    pub(crate) fn link(&self, plugins: &Plugins) {
+        let attachments = plugins.attachments();
+        for site in &self.sites {
+            for route in site.routes.iter() {
+                let (uses, names) = (&route.uses, &site.info.names);
+                let chain = Chain::new(plugins, uses, names, &route.pattern, &attachments);
+                route.chain.store(Arc::new(chain));
+            }
+        }
     }
 
     fn build_listeners(
@@ -342,6 +365,9 @@ fn build_route(
         source,
         cache: route.cache.clone(),
         scope,
+        chain: ArcSwap::default(),
+        uses: route.plugins.clone(),
+        variants: Variants::default(),
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,
         body_size_max: route.body_size.unwrap_or(config.server.limits.body_size),
@@ -358,6 +384,7 @@ fn build_proxy(
     let group = groups.get(name).ok_or_else(unknown)?;
     Ok(ProxySource {
         group: Arc::clone(group),
+        name: name.clone(),
         strip_prefix: proxy.strip_prefix,
         path_prefix: proxy.path_prefix.clone(),
         host: proxy.host.clone(),

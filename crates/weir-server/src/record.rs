@@ -13,6 +13,7 @@ use crate::access_log::{Entry, Remembered};
 use crate::connection::Connection;
 use crate::live::{Route, SiteInfo};
 use crate::metrics::CacheResult;
+use crate::pipeline::Passage;
 use crate::seldom::Seldom;
 
 /// The account of one request.
@@ -33,6 +34,8 @@ pub(crate) struct Record {
     torn: bool,
     /// The client speaks HTTP/1.0, where a body without length ends with the connection.
     ends_with_connection: bool,
+    /// Its way through the route's plugins.
+    passage: Option<Arc<Passage>>,
     /// The body is such a one: should it be cut for whatever reason, the connection is reset.
     is_unbounded: bool,
 }
@@ -54,6 +57,7 @@ impl Record {
             complete: false,
             torn: false,
             ends_with_connection: false,
+            passage: None,
             is_unbounded: false,
         }
     }
@@ -98,6 +102,16 @@ impl Record {
             self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
         }
         self.site = Some(site);
+    }
+
+    /// Plugins have sent the request to another route.
+    pub(crate) fn change_route(&mut self, route: &Arc<Route>) {
+        self.route = Some(Arc::clone(route));
+    }
+
+    /// The request has plugins, which end with it.
+    pub(crate) fn set_passage(&mut self, passage: Arc<Passage>) {
+        self.passage = Some(passage);
     }
 
     pub(crate) fn connection(&self) -> &Arc<Connection> {
@@ -197,6 +211,9 @@ impl Drop for Record {
         let status = if self.status == 0 { 499 } else { self.status };
         let took = self.started.elapsed();
         metrics.count(worker.index, status, self.cache, self.body_bytes, took);
+        if let Some(passage) = &self.passage {
+            passage.end(status);
+        }
         if let Some(remembered) = &self.remembered {
             self.log(remembered);
         }

@@ -11,10 +11,12 @@ use parking_lot::Mutex;
 use weir_arena::Arena;
 use weir_cache::{Cache, Settings, eviction};
 use weir_config::{Address, Config, Policy};
+use weir_plugin::Plugins;
 
 use crate::error::StartError;
 use crate::live::{Live, Surroundings, addresses};
 use crate::metrics::Registry;
+use crate::services::ServerServices;
 use crate::shared::{ListenerNumbers, Shared};
 use crate::sockets::Bound;
 use crate::worker::{self, Command, Handle};
@@ -77,17 +79,36 @@ impl Ready {
             listener_number: &|address| numbers.of(address),
         };
         let live = Live::build(Arc::new(config), &around, None)?;
-        let shared = Shared::new(workers, live, arena, cache, registry, numbers);
-        Ok(Ready { shared: Arc::new(shared), workers, bound })
+        let services = ServerServices::new();
+        let plugins = Plugins::new(&live.config.plugin_settings, services.clone());
+        let shared = Shared::new(workers, live, arena, cache, registry, plugins, numbers);
+        let shared = Arc::new(shared);
+        services.serve(&shared);
+        Ok(Ready { shared, workers, bound })
     }
 
-    /// Starts the workers.
+    /// Starts the plugins, then the workers.
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// A plugin that cannot be started, or if the system gives no threads.
     pub fn start(self) -> Result<Arc<Server>, StartError> {
-        let workers = (0..self.workers)
-            .map(|index| worker::start(index, &self.shared))
+        let loops =
+            (0..self.workers).map(|_| worker::event_loop()).collect::<Result<Vec<_>, _>>()?;
+        let plugins = &self.shared.plugins;
+        plugins.start(loops.iter().map(|runtime| runtime.handle().clone()).collect())?;
+        let live = self.shared.live.load_full();
+        plugins.prepare(&live.config)?.commit();
+        live.link(plugins);
+        let listener = Arc::downgrade(&self.shared);
+        plugins.on_change(Box::new(move || {
+            if let Some(shared) = listener.upgrade() {
+                shared.live.load().link(&shared.plugins);
+            }
+        }));
+        let workers = loops
+            .into_iter()
+            .enumerate()
+            .map(|(index, runtime)| worker::start(index, &self.shared, runtime))
             .collect::<Result<Vec<_>, _>>()?;
         let server = Server {
             shared: self.shared,
@@ -143,12 +164,15 @@ impl Server {
             registry: &self.shared.metrics,
             listener_number: &|address| self.shared.listener_number(address),
         };
+        let plugins = self.shared.plugins.prepare(&config)?;
         let mut live = Live::build(Arc::new(config), &around, Some(&previous))?;
         for address in &removed {
             // Connections accepted there go on with the sites they were accepted for.
             let number = self.shared.listener_number(address);
             live.keep_listener(number, &previous);
         }
+        plugins.commit();
+        live.link(&self.shared.plugins);
         self.shared.live.store(Arc::new(live));
         for bound in added {
             self.hand_out(bound, &mut listening);
@@ -271,6 +295,7 @@ fn check_unchangeable(old: &Config, new: &Config) -> Result<(), StartError> {
         ("limits header-count", a.limits.header_count == b.limits.header_count),
         ("limits http2-streams", a.limits.http2_streams == b.limits.http2_streams),
         ("cache", old.cache == new.cache),
+        ("plugins", old.plugin_settings == new.plugin_settings),
     ];
     match checks.into_iter().find(|(_, same)| !same) {
         Some((what, _)) => Err(StartError::NeedsRestart { what }),

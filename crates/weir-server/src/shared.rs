@@ -10,6 +10,7 @@ use weir_arena::Arena;
 use weir_cache::Cache;
 use weir_config::Address;
 use weir_net::Reaped;
+use weir_plugin::Plugins;
 
 use crate::live::Live;
 use crate::metrics::Registry;
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     pub(crate) arena: Arena,
     pub(crate) cache: Cache,
     pub(crate) metrics: Arc<Registry>,
+    pub(crate) plugins: Plugins,
     pub(crate) connections: Connections,
     /// A graceful stop has begun: every response is its connection's last.
     pub(crate) draining: AtomicBool,
@@ -67,6 +69,7 @@ impl Shared {
         arena: Arena,
         cache: Cache,
         metrics: Arc<Registry>,
+        plugins: Plugins,
         numbers: Arc<ListenerNumbers>,
     ) -> Shared {
         Shared {
@@ -75,6 +78,7 @@ impl Shared {
             arena,
             cache,
             metrics,
+            plugins,
             connections: Connections::default(),
             draining: AtomicBool::new(false),
             started: Instant::now(),

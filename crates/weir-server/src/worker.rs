@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
@@ -77,20 +78,33 @@ pub(crate) struct Handle {
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// A worker's event loop, before the worker runs.
+///
+/// # Errors
+/// If the system gives none.
+pub(crate) fn event_loop() -> Result<Runtime, StartError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|source| StartError::Thread { what: "a worker", source })
+}
+
 /// Starts a worker's thread.
 ///
 /// # Errors
-/// If the system gives no thread or no event loop.
-pub(crate) fn start(index: usize, shared: &Arc<Shared>) -> Result<Handle, StartError> {
-    let error = |source| StartError::Thread { what: "a worker", source };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(error)?;
+/// If the system gives no thread.
+pub(crate) fn start(
+    index: usize,
+    shared: &Arc<Shared>,
+    runtime: Runtime,
+) -> Result<Handle, StartError> {
     let (commands, received) = mpsc::unbounded_channel();
     let worker = Arc::new(Worker::new(index, Arc::clone(shared)));
     let thread = std::thread::Builder::new()
         .name(format!("worker-{index}"))
-        .spawn(move || runtime.block_on(run(worker, received)))
-        .map_err(error)?;
+        .spawn(move || {
+            weir_plugin::enter_place(index);
+            runtime.block_on(run(worker, received));
+        })
+        .map_err(|source| StartError::Thread { what: "a worker", source })?;
     Ok(Handle { commands, thread: Mutex::new(Some(thread)) })
 }
 
@@ -225,7 +239,7 @@ async fn accept(
         };
         match accepted {
             Ok((fd, peer)) => {
-                take(&worker, Accepted { fd, peer, local, listener: number });
+                take(&worker, |id| Accepted { fd, peer, local, listener: number, id });
             }
             Err(cause) => pause_accepting(&worker, &cause).await,
         }
@@ -236,13 +250,13 @@ async fn accept(
     }
     let until = tokio::time::Instant::now() + CLOSING_ACCEPT;
     while let Ok(Ok((fd, peer))) = tokio::time::timeout_at(until, listener.accept()).await {
-        take(&worker, Accepted { fd, peer, local, listener: number });
+        take(&worker, |id| Accepted { fd, peer, local, listener: number, id });
     }
 }
 
-fn take(worker: &Arc<Worker>, accepted: Accepted) {
+fn take(worker: &Arc<Worker>, accepted: impl FnOnce(u64) -> Accepted) {
     let connections = &worker.shared.connections;
-    connections.accepted.fetch_add(1, Relaxed);
+    let accepted = accepted(connections.accepted.fetch_add(1, Relaxed));
     let limit = worker.shared.live.load().config.server.limits.connections;
     if connections.open.fetch_add(1, Relaxed) >= limit && !worker.make_room() {
         connections.open.fetch_sub(1, Relaxed);

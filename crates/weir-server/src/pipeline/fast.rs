@@ -48,12 +48,17 @@ pub(crate) fn answer(connection: &Arc<Connection>, head: &Head<'_, '_>) -> Optio
     let path = path::normalise(raw_path).ok()?;
     let route = site.routes.find(path.as_str())?;
 
+    // Plugins.
+    if !route.chain.load().is_empty() {
+        return None;
+    }
+
     // Admit.
     admit::admit(route, &Method::GET, Framing::Empty).ok()?;
 
     // Cache.
     let now_ms = coarse_unix_ms();
-    let asked = look_up::Asked { host: &request.host.name, path: path.as_str(), query };
+    let asked = look_up::Asked { host: &request.host.name, path: path.as_str(), query, variant: 0 };
     let object = look_up::plain_hit(connection, route, &asked, now_ms)?;
 
     // Reply.

@@ -128,6 +128,7 @@ impl Query {
 
 fn plain_key(ask: &Ask) -> Key {
     let scope = look_up::scope(&ask.route, ask.connection().tls, Accepted::default());
+    let scope = scope ^ ask.target.variant;
     let authority = look_up::key_authority(&ask.route, &ask.target.host);
     KeyRef { scope, authority, path_and_query: &ask.target.path }.to_key()
 }

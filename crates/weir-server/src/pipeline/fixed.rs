@@ -69,6 +69,8 @@ mod tests {
             path: "/a%20b".to_owned(),
             forward: "/a%20b?x=1".to_owned(),
             undefined_content: false,
+            variant: 0,
+            upstream: None,
         };
         let check = |template: &str, expected: &str| {
             assert_eq!(fill_in(template, &target, Some("x=1")), expected);

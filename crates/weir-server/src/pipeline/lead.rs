@@ -13,7 +13,9 @@ use weir_http::cache_control::ResponseDirectives;
 use weir_http::conditional::is_conditional;
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
+use weir_plugin::ResponseHead;
 
+use super::plugins::Passage;
 use super::refuse::Refusal;
 use super::{Ask, Target};
 use super::{forward, reply};
@@ -30,6 +32,8 @@ pub(super) struct Leading {
     pub(super) target: Target,
     /// A stored response to validate.
     pub(super) stale: Option<Stale>,
+    /// The request's way through plugins, which see what is stored.
+    pub(super) passage: Option<Arc<Passage>>,
 }
 
 /// What the leader's own client gets.
@@ -132,7 +136,7 @@ async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked
     let Source::Proxy(source) = &leading.route.source else {
         return Err(Unasked::Refused(Refusal::NotFound));
     };
-    let Leading { connection, route, head, target, stale } = leading;
+    let Leading { connection, route, head, target, stale, .. } = leading;
     let headers = head.headers.clone();
     let mut outgoing = forward::outgoing(connection, route, source, head, headers, target)
         .map_err(Unasked::Refused)?;
@@ -143,7 +147,8 @@ async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked
         None => forward::remove_conditions(&mut outgoing.head.headers),
     }
     let (request, choice) = outgoing.with(RequestBody::Empty);
-    source.group.send(connection.worker.index, request, choice).await.map_err(Unasked::Failed)
+    let group = target.upstream.as_ref().unwrap_or(&source.group);
+    group.send(connection.worker.index, request, choice).await.map_err(Unasked::Failed)
 }
 
 fn failed(leading: &Leading, flight: Lead, error: OriginError) -> Led {
@@ -202,11 +207,26 @@ async fn store(
     times: Times,
     answer: oneshot::Sender<Led>,
 ) {
-    let head = match admit(&leading.route, &leading.head.headers, &response, times) {
+    let (response, is_marred) = match &leading.passage {
+        Some(passage) if passage.fills() => passage.filled(response).await,
+        _ => (response, false),
+    };
+    let admitted = match is_marred {
+        true => Err("plugin"),
+        false => admit(&leading.route, &leading.head.headers, &response, times)
+            .map_err(|why| why.as_str()),
+    };
+    let admitted = match (admitted, &leading.passage) {
+        (Ok(head), Some(passage)) if passage.sees_stores() => {
+            admit_seen(passage, head, times).await.ok_or("plugin")
+        }
+        (admitted, _) => admitted,
+    };
+    let head = match admitted {
         Ok(head) => head,
         Err(why) => {
             flight.pass(times.response_time_ms);
-            let _ = answer.send(Led::Pass(response, Some(why.as_str())));
+            let _ = answer.send(Led::Pass(response, Some(why)));
             return;
         }
     };
@@ -215,6 +235,20 @@ async fn store(
     if let Some((writer, body)) = body {
         pump(&leading.route, &leading.target.path, writer, body).await;
     }
+}
+
+/// A head to store, as plugins have it; `None` if they will not have it stored.
+async fn admit_seen(passage: &Passage, mut head: Head, times: Times) -> Option<Head> {
+    let now_ms = times.response_time_ms;
+    let ttl_ms = head.freshness.fresh_until_ms as i64 - now_ms as i64;
+    let shown = ResponseHead { status: head.status, headers: head.headers.clone() };
+    let stored = passage.store(shown, ttl_ms).await?;
+    head.status = stored.head.status;
+    head.headers = stored.head.headers;
+    if let Some(lifetime_ms) = stored.lifetime_ms {
+        head.freshness.fresh_until_ms = now_ms.saturating_add(lifetime_ms);
+    }
+    Some(head)
 }
 
 /// The head to store of an answer to a request that went to the origin as it came, if the answer

@@ -45,6 +45,25 @@ pub(super) struct Missed {
 }
 
 impl Missed {
+    /// Plugins want the cache left alone.
+    pub(super) fn passed() -> Missed {
+        Missed::bypass(Forward::Bypass)
+    }
+
+    /// Plugins want a stored response validated.
+    pub(super) fn outdated(
+        routed: &Routed<'_>,
+        connection: &Connection,
+        object: Arc<Object>,
+    ) -> Missed {
+        let accepted = Accepted::default();
+        let scope = scope(routed.route, connection.tls, accepted) ^ routed.variant;
+        let because = StaleBecause::Request;
+        let stale = Stale { object, because, while_revalidating: false, on_error: true };
+        let forward = Forward::Request;
+        Missed { scope: Some(scope), stale: Some(stale), pass: false, ..Missed::bypass(forward) }
+    }
+
     fn bypass(forward: Forward) -> Missed {
         Missed {
             scope: None,
@@ -120,7 +139,7 @@ fn look_up_file(
         Lookup::Stale(_) | Lookup::VaryMiss | Lookup::Miss => false,
     };
     Found::Missed(Missed {
-        scope: Some(scope(route, connection.tls, accepted)),
+        scope: Some(scope(route, connection.tls, accepted) ^ routed.variant),
         stale: None,
         forward: Forward::UriMiss,
         pass,
@@ -135,6 +154,8 @@ pub(super) struct Asked<'a> {
     pub(super) host: &'a str,
     pub(super) path: &'a str,
     pub(super) query: Option<&'a str>,
+    /// As in [`Target`].
+    pub(super) variant: u64,
 }
 
 impl<'a> Asked<'a> {
@@ -156,7 +177,7 @@ impl<'a> Asked<'a> {
     where
         'a: 'k,
     {
-        let scope = scope(route, connection.tls, accepted);
+        let scope = scope(route, connection.tls, accepted) ^ self.variant;
         KeyRef { scope, authority: key_authority(route, self.host), path_and_query }
     }
 }
@@ -240,6 +261,11 @@ pub(crate) fn scope(route: &Route, tls: bool, accepted: Accepted) -> u64 {
     scope ^ accepted.fingerprint()
 }
 
+/// The scope of a response that depends on nothing but scheme and route.
+pub(crate) fn plain_scope(route: &Route, tls: bool) -> u64 {
+    scope(route, tls, Accepted::default())
+}
+
 /// Every scope that a URL's responses may lie in, for purging.
 pub(crate) fn scopes(route: &Route) -> impl Iterator<Item = u64> + '_ {
     let codings = match &route.source {
@@ -247,7 +273,11 @@ pub(crate) fn scopes(route: &Route) -> impl Iterator<Item = u64> + '_ {
         _ => vec![Accepted::default()],
     };
     let both = |accepted| [false, true].map(|tls| scope(route, tls, accepted));
-    codings.into_iter().flat_map(both)
+    let plain: Vec<u64> = codings.into_iter().flat_map(both).collect();
+    let variants = route.variants.all();
+    variants
+        .into_iter()
+        .flat_map(move |variant| plain.iter().map(|scope| scope ^ variant).collect::<Vec<_>>())
 }
 
 /// The authority part of a request's key. A file is the same under every name of its site and by
@@ -261,5 +291,6 @@ pub(crate) fn key_authority<'a>(route: &Route, host: &'a str) -> &'a str {
 
 /// The path-and-query part of a request's key.
 pub(super) fn key_path(route: &Route, target: &Target, query: Option<&str>) -> String {
-    Asked { host: &target.host, path: &target.path, query }.path_and_query(route).into_owned()
+    let (host, path) = (&target.host, &target.path);
+    Asked { host, path, query, variant: target.variant }.path_and_query(route).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The life of a request, top to bottom: route, admit, cache, source, reply. Each stage is a module
+//! The life of a request, top to bottom: route, admit, plugins, cache, source, plugins, reply. Each stage is a module
 //! with one entry function; this file is the order in which they run.
 //!
 //! A hit is answered without leaving [`serve`]: no task, no timer, no allocation beyond what the
@@ -7,12 +7,14 @@
 
 mod admit;
 mod client_body;
+mod content;
 pub(crate) mod fast;
 mod files;
 mod fixed;
 mod forward;
 mod lead;
 mod look_up;
+mod plugins;
 mod proxy;
 mod refuse;
 mod reply;
@@ -27,7 +29,7 @@ use std::time::{Instant, SystemTime};
 
 use http::request::Parts;
 use http::{Response, Version};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
@@ -35,11 +37,15 @@ use crate::live::{Route, Source};
 use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::{coarse_unix_ms, unix_ms};
+use content::Content;
 pub(crate) use forward::Introduction;
-use look_up::Found;
-pub(crate) use look_up::{key_authority, scopes};
+use look_up::{Found, Missed};
+pub(crate) use look_up::{key_authority, plain_scope, scopes};
+pub(crate) use plugins::Passage;
 use refuse::Refusal;
 use reply::Answer;
+pub(crate) use reply::storable;
+use weir_origin::upstream::Group;
 
 /// A request on its way, after its route is known.
 pub(crate) struct Ask {
@@ -47,7 +53,9 @@ pub(crate) struct Ask {
     route: Arc<Route>,
     head: Parts,
     /// Taken by whoever sends it on.
-    body: Option<Incoming>,
+    body: Option<Content>,
+    /// Its way through the route's plugins, if it has some.
+    passage: Option<Arc<Passage>>,
     /// What was asked for, in the forms the stages need.
     target: Target,
     now: SystemTime,
@@ -66,6 +74,10 @@ pub(crate) struct Target {
     forward: String,
     /// The request's content is one that GET and HEAD give no meaning to.
     undefined_content: bool,
+    /// The part of the route's cache that plugins have chosen; 0 for the ordinary one.
+    variant: u64,
+    /// The upstream that plugins have chosen.
+    upstream: Option<Arc<Group>>,
 }
 
 /// Answers one request. Without `body` it has no content and comes by the fast lane.
@@ -101,27 +113,104 @@ pub(crate) fn serve(
         return unread::reply(response, version, body);
     }
 
+    // Plugins.
+    let chain = route.chain.load();
+    if !chain.is_empty() {
+        let authority = routed.authority.to_owned();
+        let (connection, chain) = (Arc::clone(connection), Arc::clone(&chain));
+        let asked = plugins::Asked { connection, record, route, chain, head, authority, body };
+        return Reply::Later(Box::pin(plugins::answer(asked)));
+    }
+
     // Cache.
     let now_ms = coarse_unix_ms();
-    let missed = match look_up::look_up(connection, &routed, &head, now_ms) {
+    match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
             let selects = routed.notes.selects;
             if routed.notes.closes && version < Version::HTTP_2 {
                 connection.socket.set_last();
             }
             let response = reply::from_cache(record, &route, &mut head, selects, object, now_ms);
-            return unread::reply(response, version, body);
+            unread::reply(response, version, body)
         }
-        Found::Missed(missed) => missed,
-    };
+        Found::Missed(missed) => {
+            let target = routed.into_target(&head.uri);
+            let (body, now) = (body.map(Content::Client), SystemTime::now());
+            source(Ask { record, route, head, body, passage: None, target, now }, missed)
+        }
+    }
+}
 
-    // Source.
+/// Goes on with a request that the plugins of `route` have let pass, and perhaps changed.
+async fn proceed(
+    connection: &Arc<Connection>,
+    mut record: Record,
+    route: Arc<Route>,
+    mut head: Parts,
+    mut body: Option<Content>,
+    passage: &Arc<Passage>,
+) -> Response<ReplyBody> {
+    let live = connection.worker.shared.live.load_full();
+    let found = route::again(&live, connection, &head, &route, &passage.wishes);
+    let (mut routed, route) = match found {
+        Ok(routed) => {
+            let route = Arc::clone(routed.route);
+            (routed, route)
+        }
+        Err(route::Unrouted { refusal, .. }) => {
+            let client = body.as_ref().and_then(Content::client);
+            return refuse::refuse(refusal, record, &head, client);
+        }
+    };
+    record.change_route(&route);
+    let now_ms = coarse_unix_ms();
+    let mut missed = match passage.wishes.pass || !route.variants.admit(routed.variant) {
+        true => Missed::passed(),
+        false => match look_up::look_up(connection, &routed, &head, now_ms) {
+            Found::Missed(missed) => missed,
+            Found::Fresh(object) => match passage.hit(&object, now_ms).await {
+                plugins::Word::Answer(answer) => {
+                    return plugins::answered(record, &head, body.as_ref(), answer);
+                }
+                plugins::Word::Validate => Missed::outdated(&routed, connection, object),
+                plugins::Word::Pass => Missed::passed(),
+                plugins::Word::GoOn => {
+                    let selects = routed.notes.selects;
+                    if routed.notes.closes && head.version < Version::HTTP_2 {
+                        connection.socket.set_last();
+                    }
+                    drop(routed);
+                    if let Some(client) = body.take().and_then(Content::into_client)
+                        && unread::is_open(head.version, &client)
+                    {
+                        unread::read(client).await;
+                    }
+                    return reply::from_cache(record, &route, &mut head, selects, object, now_ms);
+                }
+            },
+        },
+    };
+    match passage.miss().await {
+        plugins::Word::Answer(answer) => {
+            return plugins::answered(record, &head, body.as_ref(), answer);
+        }
+        plugins::Word::Pass => missed = Missed::passed(),
+        plugins::Word::Validate | plugins::Word::GoOn => {}
+    }
+    routed.upstream = passage.wishes.upstream.clone();
     let target = routed.into_target(&head.uri);
-    let mut ask = Ask { record, route, head, body, target, now: SystemTime::now() };
+    let (passage, now) = (Some(Arc::clone(passage)), SystemTime::now());
+    source(Ask { record, route, head, body, passage, target, now }, missed).wait().await
+}
+
+/// Asks the route's source.
+fn source(mut ask: Ask, missed: Missed) -> Reply {
     if let Source::Proxy(_) = &ask.route.source {
         return Reply::Later(Box::pin(proxy::answer(ask, missed)));
     }
-    let unread = ask.body.take_if(|body| unread::is_open(version, body));
+    let version = ask.head.version;
+    let body = ask.body.take().and_then(Content::into_client);
+    let unread = body.filter(|body| unread::is_open(version, body));
     match (&ask.route.source, unread) {
         (Source::Files(_), None) => Reply::Later(Box::pin(files::answer(ask, missed))),
         (Source::Files(_), Some(body)) => Reply::Later(Box::pin(async {
@@ -144,7 +233,13 @@ impl Ask {
     /// Ends the request with an error response.
     fn refuse(mut self, refusal: Refusal, cache: CacheResult) -> Response<ReplyBody> {
         self.record.cache = cache;
-        refuse::refuse(refusal, self.record, &self.head, self.body.as_ref())
+        let client = self.body.as_ref().and_then(Content::client);
+        refuse::refuse(refusal, self.record, &self.head, client)
+    }
+
+    /// Ends the request with a plugin's own answer.
+    fn answered(self, answer: weir_plugin::Answer) -> Response<ReplyBody> {
+        plugins::answered(self.record, &self.head, self.body.as_ref(), answer)
     }
 
     fn has_body(&self) -> bool {

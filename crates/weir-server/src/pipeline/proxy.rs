@@ -16,7 +16,7 @@ use super::look_up::{self, Missed};
 use super::refuse::Refusal;
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, forward, tunnel};
+use super::{Ask, Content, forward, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
@@ -66,6 +66,7 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                     head: ask.head.clone(),
                     target: ask.target.clone(),
                     stale: missed.stale.clone(),
+                    passage: ask.passage.clone(),
                 };
                 if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
                     let object = Arc::clone(&stale.object);
@@ -153,7 +154,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         return ask.refuse(Refusal::NotFound, CacheResult::None);
     };
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
-    let group = Arc::clone(&source.group);
+    let group = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.group));
     let connection = Arc::clone(ask.connection());
     let headers = match mark {
         // The answer may be stored, as one to these.
@@ -162,27 +163,41 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         None => std::mem::take(&mut ask.head.headers),
     };
     let (route, head, target) = (&ask.route, &ask.head, &ask.target);
-    let outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
+    let mut outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
     };
     let (body, verdict) = match ask.body.take_if(|body| !body.is_end_stream()) {
         None => (RequestBody::Empty, None),
-        Some(body) => {
+        Some(Content::Client(body)) => {
             let (body, verdict) =
                 ClientBody::new(body, &connection.socket, ask.route.body_size_max);
             (RequestBody::boxed(body), Some(verdict))
         }
+        Some(Content::Seen(body, verdict)) => {
+            // It need not be as long as the client said.
+            outgoing.head.headers.remove(header::CONTENT_LENGTH);
+            (RequestBody::boxed(body.into_inner()), Some(verdict))
+        }
     };
     let (request, choice) = outgoing.with(body);
     let request_time_ms = coarse_unix_ms();
-    match group.send(connection.worker.index, request, choice).await {
+    let sent = group.send(connection.worker.index, request, choice).await;
+    let (sent, is_marred) = match (sent, &ask.passage) {
+        (Ok(response), Some(passage)) if passage.fills() => {
+            let (response, is_marred) = passage.filled(response).await;
+            (Ok(response), is_marred)
+        }
+        (sent, _) => (sent, false),
+    };
+    match sent {
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             tunnel::switch(ask, response)
         }
         Ok(response) => {
             invalidate(&ask, &response);
-            if let Some((mark, scope)) = mark.zip(missed.scope)
+            let unseen = ask.passage.as_ref().is_none_or(|passage| !passage.sees_stores());
+            if let Some((mark, scope)) = mark.zip(missed.scope).filter(|_| unseen && !is_marred)
                 && let Some(head) = lead::admit_whole(&ask, &response, request_time_ms)
                 && let Some(flight) = lead_after_all(&ask, scope, mark)
             {
@@ -198,7 +213,10 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Err(_) if verdict.is_some_and(|verdict| verdict.is_too_large()) => {
             ask.refuse(Refusal::BodyTooLarge, cache)
         }
-        Err(error) => failed(ask, missed, &error, cache),
+        Err(error) => match ask.passage.as_ref().and_then(|passage| passage.late_answer()) {
+            Some(answer) => ask.answered(answer),
+            None => failed(ask, missed, &error, cache),
+        },
     }
 }
 

@@ -202,7 +202,7 @@ fn describe(head: &mut Head, whole: &Whole) {
 
 /// Makes a head for storage, once, what every response made of it needs: it says that ranges can be
 /// had, and leaves the length to hyper, which knows it from the body.
-pub(super) fn storable(status: StatusCode, headers: &mut HeaderMap) {
+pub(crate) fn storable(status: StatusCode, headers: &mut HeaderMap) {
     headers.remove(header::CONTENT_LENGTH);
     if status == StatusCode::OK {
         headers.insert(header::ACCEPT_RANGES, BYTES);

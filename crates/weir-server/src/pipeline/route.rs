@@ -8,11 +8,13 @@ use weir_http::request::{self, Framing, Notes};
 
 use super::Target;
 use super::look_up::Asked;
+use super::plugins::Combined;
 use super::refuse::Refusal;
 use crate::connection::Connection;
 use crate::live::{Live, Route, Site, SiteInfo};
 use std::borrow::Cow;
 use std::sync::Arc;
+use weir_origin::upstream::Group;
 
 /// A request's route and target, borrowed from its head and the configuration.
 pub(super) struct Routed<'a> {
@@ -23,6 +25,10 @@ pub(super) struct Routed<'a> {
     pub(super) framing: Framing,
     pub(super) notes: Notes,
     undefined_content: bool,
+    /// As in [`Target`].
+    pub(super) variant: u64,
+    /// As in [`Target`].
+    pub(super) upstream: Option<Arc<Group>>,
 }
 
 /// A request without a route.
@@ -67,7 +73,26 @@ pub(super) fn route<'a>(
         framing: valid.framing,
         notes: valid.notes,
         host: valid.host,
+        variant: 0,
+        upstream: None,
     })
+}
+
+/// Finds the route of a request that plugins may have changed: the one it has, unless they want it
+/// found anew.
+///
+/// # Errors
+/// As [`route`].
+pub(super) fn again<'a>(
+    live: &'a Live,
+    connection: &Connection,
+    head: &'a Parts,
+    before: &'a Arc<Route>,
+    wishes: &Combined,
+) -> Result<Routed<'a>, Unrouted> {
+    let routed = route(live, connection, head)?;
+    let route = if wishes.reroute { routed.route } else { before };
+    Ok(Routed { route, variant: wishes.variant, ..routed })
 }
 
 /// The site that has a host's name, at the listener that accepted the connection.
@@ -91,7 +116,8 @@ impl Routed<'_> {
 
     /// What is asked for, in the form for keys.
     pub(super) fn asked<'r>(&'r self, uri: &'r Uri) -> Asked<'r> {
-        Asked { host: self.host_name(), path: self.path.as_str(), query: uri.query() }
+        let (host, path) = (self.host_name(), self.path.as_str());
+        Asked { host, path, query: uri.query(), variant: self.variant }
     }
 
     /// Lets go of the head.
@@ -106,6 +132,8 @@ impl Routed<'_> {
             path: self.path.as_str().to_owned(),
             forward,
             undefined_content: self.undefined_content,
+            variant: self.variant,
+            upstream: self.upstream,
             host: self.host.map_or_else(String::new, |host| Cow::into_owned(host.name)),
         }
     }
