@@ -46,6 +46,8 @@ mod stats;
 mod store;
 mod stream;
 mod tally;
+#[cfg(test)]
+mod test_support;
 mod timer;
 mod trial;
 mod views;
@@ -72,7 +74,7 @@ pub use properties::{Bag, NoProperties, Properties, Value};
 pub use record::{Attachment, Code};
 pub use registry::{Metered, Plugins};
 pub use services::{CallBody, Calling, ContentError, Injection, Services, StoredResponse};
-pub use shared::{Commons, PluginMetrics};
+pub use shared::{Commons, MetricKind, MetricReading, PluginMetrics};
 pub use stats::Stats;
 pub use stream::{Stream, enter_place};
 pub use views::{CanaryView, Counted, Details, HistoryEntry, State, Summary};
