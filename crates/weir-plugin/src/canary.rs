@@ -150,3 +150,126 @@ fn worse(what: &str, new: Share, old: Share, is_over: bool) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FailureKind;
+
+    /// (requests, failures, responses, 5xx, timed calls, mean in µs)
+    type Row = (u64, u64, u64, u64, u64, u64);
+
+    const NOTHING: Row = (0, 0, 0, 0, 0, 0);
+
+    fn stats((streams, failures, responses, errors, timed, mean_us): Row) -> Stats {
+        let p99_ns = mean_us * 1000;
+        Stats {
+            streams,
+            responses,
+            errors,
+            timed,
+            timed_ns: timed * mean_us * 1000,
+            buckets: vec![(Some(p99_ns), timed)],
+            failures: vec![(FailureKind::Trap, failures)],
+            ..Stats::default()
+        }
+    }
+
+    /// What is decided on the way and at the end: a word of the reason, or nothing.
+    fn check(new: Row, old: Row, early: Option<&str>, at_end: Option<&str>) {
+        let (new_stats, old_stats) = (stats(new), stats(old));
+        for (is_over, expected) in [(false, early), (true, at_end)] {
+            let (new, old) = (&new_stats, Some(&old_stats));
+            let verdict = judge(&Evidence { new, old, is_resting: false, is_over });
+            match (expected, &verdict) {
+                (Some(word), Verdict::RollBack(reason)) if reason.contains(word) => {}
+                (None, Verdict::Wait) if !is_over => {}
+                (None, Verdict::Promote) if is_over => {}
+                _ => panic!("{new_stats:?}\n{old_stats:?}\nover: {is_over}, {verdict:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn failures_are_compared_as_shares() {
+        let failed = Some("requests failed in it");
+        // As good as the one before.
+        check((100, 0, 0, 0, 0, 0), (1900, 0, 0, 0, 0, 0), None, None);
+        check((100, 1, 0, 0, 0, 0), (1900, 19, 0, 0, 0, 0), None, None);
+        check((100, 2, 0, 0, 0, 0), (1900, 19, 0, 0, 0, 0), None, None);
+        // Every request fails: decided at the third.
+        check((2, 2, 0, 0, 0, 0), (40, 0, 0, 0, 0, 0), None, failed);
+        check((3, 3, 0, 0, 0, 0), (60, 0, 0, 0, 0, 0), failed, failed);
+        // The first failure counts at the end.
+        check((10, 1, 0, 0, 0, 0), (190, 0, 0, 0, 0, 0), None, failed);
+        // A clear difference between two that both fail.
+        check((1000, 30, 0, 0, 0, 0), (1000, 5, 0, 0, 0, 0), failed, failed);
+        // Certain, and of no weight.
+        check((10_000_000, 5_000, 0, 0, 0, 0), (10_000_000, 0, 0, 0, 0, 0), None, None);
+        // Better than the one before.
+        check((100, 1, 0, 0, 0, 0), (1900, 1900, 0, 0, 0, 0), None, None);
+        // Both always fail: no worse.
+        check((50, 50, 0, 0, 0, 0), (950, 950, 0, 0, 0, 0), None, None);
+        // More failures than requests: a timer's.
+        check((1, 9, 0, 0, 0, 0), (100, 0, 0, 0, 0, 0), failed, failed);
+    }
+
+    #[test]
+    fn responses_with_5xx_are_compared_as_shares() {
+        let erred = Some("responses were 5xx");
+        check((0, 0, 100, 0, 0, 0), (0, 0, 1900, 0, 0, 0), None, None);
+        check((0, 0, 100, 50, 0, 0), (0, 0, 1900, 950, 0, 0), None, None);
+        check((0, 0, 100, 80, 0, 0), (0, 0, 1900, 950, 0, 0), erred, erred);
+        check((0, 0, 4, 4, 0, 0), (0, 0, 80, 0, 0, 0), erred, erred);
+    }
+
+    #[test]
+    fn calls_must_not_become_much_slower() {
+        let mean = Some("in the mean");
+        // Twice as slow and no more; far slower, but nothing in absolute terms; too few samples.
+        check((0, 0, 0, 0, 500, 200), (0, 0, 0, 0, 500, 100), None, None);
+        check((0, 0, 0, 0, 500, 40), (0, 0, 0, 0, 500, 1), None, None);
+        check((0, 0, 0, 0, 49, 900), (0, 0, 0, 0, 500, 100), None, None);
+        check((0, 0, 0, 0, 50, 900), (0, 0, 0, 0, 500, 100), mean, mean);
+        check((0, 0, 0, 0, 50, 900), (0, 0, 0, 0, 49, 100), None, None);
+        // The mean is as it was, and one in fifty takes ten milliseconds.
+        let with_tail = |tail: u64| Stats {
+            timed: 1000,
+            timed_ns: 1000 * 300_000,
+            buckets: vec![(Some(100_000), 1000 - tail), (Some(10_000_000), tail)],
+            ..Stats::default()
+        };
+        for (tail, expected) in [(5, None), (20, Some("one in a hundred"))] {
+            let (new, old) = (&with_tail(tail), Some(&with_tail(0)));
+            match judge(&Evidence { new, old, is_resting: false, is_over: false }) {
+                Verdict::RollBack(reason) => assert!(expected.is_some_and(|w| reason.contains(w))),
+                verdict => assert_eq!((verdict, expected), (Verdict::Wait, None)),
+            }
+        }
+    }
+
+    #[test]
+    fn without_traffic_only_a_failure_counts() {
+        let failed = Some("requests failed in it");
+        check(NOTHING, NOTHING, None, None);
+        check(NOTHING, (1000, 0, 1000, 0, 100, 10), None, None);
+        check((0, 1, 0, 0, 0, 0), NOTHING, None, failed);
+        check((0, 3, 0, 0, 0, 0), (1000, 0, 1000, 0, 100, 10), failed, failed);
+    }
+
+    #[test]
+    fn quarantine_ends_a_trial_at_once_and_a_first_generation_has_nothing_to_be_compared_with() {
+        let (good, bad) = (stats((10, 0, 10, 0, 0, 0)), stats((10, 5, 10, 0, 0, 0)));
+        let erring = stats((10, 0, 10, 9, 100, 90_000));
+        let judge = |new: &Stats, is_resting: bool, is_over: bool| {
+            judge(&Evidence { new, old: None, is_resting, is_over })
+        };
+        assert!(
+            matches!(judge(&good, true, false), Verdict::RollBack(why) if why.contains("quar"))
+        );
+        assert_eq!(judge(&good, false, false), Verdict::Wait);
+        assert_eq!(judge(&good, false, true), Verdict::Promote);
+        assert_eq!(judge(&erring, false, true), Verdict::Promote, "the origin's, as likely");
+        assert!(matches!(judge(&bad, false, true), Verdict::RollBack(_)));
+    }
+}

@@ -21,6 +21,9 @@ use crate::record::{Attachment, Code, From, Page, Record};
 use crate::registry::Inner;
 use crate::tally;
 
+/// How a trial ends when another deployment comes.
+const REPLACED: &str = "replaced by another deployment";
+
 /// A plugin to deploy. What is left out is taken from its deployment in force.
 #[derive(Clone, Debug)]
 pub struct Deployment {
@@ -143,7 +146,6 @@ impl Inner {
         let plugin = self.plugin_or_new(&wanted.name)?;
         let recipe = inherit(&plugin, &wanted)?;
         let ready = self.make(&plugin, recipe, None)?;
-        plugin.end_trial("replaced by another deployment");
         match canary {
             Some((share, duration)) => self.try_out(&plugin, ready, share, duration),
             None => self.put(&plugin, ready),
@@ -285,6 +287,7 @@ impl Inner {
     ) -> Result<Deployed, PluginError> {
         let kept = self.save(&[(plugin.name(), Some(&page))])?;
         self.insert(plugin);
+        plugin.end_trial(REPLACED);
         let deployed = self.deployed(plugin.name(), &ready, "active", kept);
         plugin.put(ready.generation, page);
         Ok(deployed)
@@ -309,6 +312,7 @@ impl Inner {
         let deployed = self.deployed(plugin.name(), &ready, "canary", false);
         let trial = Trial { record: ready.record, began: Instant::now(), duration, baseline };
         self.insert(plugin);
+        plugin.end_trial(REPLACED);
         plugin.try_out(ready.generation, share, trial);
         Ok(deployed)
     }

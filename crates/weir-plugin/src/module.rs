@@ -198,7 +198,7 @@ impl Compiled {
     ) -> Result<Compiled, ModuleError> {
         let (_, abi) = inspect(given)?;
         // SAFETY: the caller promises that the code is what this engine compiled. Tested by
-        // `store::tests`: code that others could have written is not loaded.
+        // `tests/kept.rs`: code that others could have written is not loaded.
         let module = unsafe { Module::deserialize(engine.wasm(), code) }
             .map_err(|cause| ModuleError::NotCompiled { cause: format!("{cause:#}") })?;
         Compiled::link(engine, &module, abi, given)

@@ -361,7 +361,10 @@ impl Inner {
         for plugin in self.plugins() {
             let book = plugin.book.lock();
             pages.insert(plugin.name().to_owned(), book.page.clone());
-            on_trial.extend(book.trial.as_ref().map(|trial| trial.record.digest.clone()));
+            let is_removed =
+                changes.iter().any(|(name, page)| *name == plugin.name() && page.is_none());
+            let trial = book.trial.as_ref().filter(|_| !is_removed);
+            on_trial.extend(trial.map(|trial| trial.record.digest.clone()));
         }
         for &(name, page) in changes {
             match page {

@@ -32,7 +32,11 @@ fn a_plugin_serves_from_the_moment_it_is_deployed() {
     assert_eq!(host.active("gray").number(), 2);
     let again = host.deploy("gray", &idle(2)).unwrap();
     assert_eq!((again.generation, again.code, again.digest), (3, Code::Shared, second.digest));
-    assert_eq!(host.plugins.plugin("gray").unwrap().totals().stats.streams, 1, "of all generations");
+    assert_eq!(
+        host.plugins.plugin("gray").unwrap().totals().stats.streams,
+        1,
+        "of all generations"
+    );
 }
 
 #[test]

@@ -12,8 +12,6 @@
 //! can have written, and whose digest is that in `deployments.json`.
 
 mod directory;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -162,7 +160,7 @@ impl Store {
         // engine with this compatibility: its name says so, and its digest is the one that was
         // noted then. Only the server's own user can have written the file, its directory or the
         // manifest: owner and mode of each are checked when it is opened, and files are opened
-        // relative to the directory that was checked. Tests: `store::tests::code_*`.
+        // relative to the directory that was checked. Tests: `tests/kept.rs`.
         let loaded = unsafe { Compiled::load(engine, given, &code) };
         loaded.map_err(|cause| unusable(&cause)).ok()
     }

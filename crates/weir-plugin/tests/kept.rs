@@ -1,0 +1,238 @@
+//! Deployments outlive the process where there is a store.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::{Host, idle, module, store_block, wait_for};
+use weir_plugin::{CanaryPlan, Code, Deployment};
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// One process after the other: the store is given up with the last clone.
+fn restart(host: Host, store: &Path) -> Host {
+    drop(host);
+    let mut next = None;
+    wait_for(|| {
+        next = Host::at(store).ok();
+        next.is_some()
+    });
+    next.unwrap_or_else(|| Host::at(store).unwrap())
+}
+
+#[test]
+fn a_restart_needs_no_compiler() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let host = Host::at(&store).unwrap();
+    let mut wanted = Deployment::new("gray", idle(1));
+    wanted.config = Some("one".to_owned());
+    wanted.edits.cpu_ms = Some(7);
+    wanted.routes = vec!["/b/*".parse().unwrap()];
+    let first = host.plugins.deploy(wanted).unwrap();
+    assert!(first.kept);
+    let second = host.deploy("gray", &idle(2)).unwrap();
+    host.deploy("other", &idle(3)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&store), mode(&store.join("deployments.json"))), (0o700, 0o600));
+
+    let host = restart(host, &store);
+    let shown = host.plugins.show("gray").unwrap();
+    assert_eq!(shown.code, Code::Loaded, "not compiled");
+    assert_eq!((shown.summary.generation, shown.summary.digest), (Some(2), Some(second.digest)));
+    assert_eq!((&*shown.config, shown.policy.cpu.as_millis()), ("one", 7));
+    assert_eq!((shown.summary.kept, &shown.summary.routes[..]), (true, &["/b/*".to_owned()][..]));
+    assert!(host.pass("gray").failure.is_none());
+    assert_eq!(host.active("other").number(), 3);
+    // History too, and numbers go on.
+    let back = host.plugins.rollback("gray").unwrap();
+    assert_eq!((back.generation, back.digest, back.code), (4, first.digest, Code::Loaded));
+    host.plugins.remove("other").unwrap();
+
+    let host = restart(host, &store);
+    assert_eq!(host.active("gray").number(), 4);
+    assert_eq!(host.plugins.list().len(), 1);
+    assert_eq!(host.deploy("gray", &idle(9)).unwrap().generation, 5);
+}
+
+#[test]
+fn only_what_is_referred_to_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let host = Host::at(&store).unwrap();
+    for mark in 0..10 {
+        host.deploy("gray", &idle(mark)).unwrap();
+    }
+    // The one in force and five before it.
+    assert_eq!(files(&store.join("modules")).len(), 6);
+    assert_eq!(files(&store.join("code")).len(), 6);
+    // A trial's module is needed for the promotion.
+    let canary = Some(CanaryPlan { share: 0.5, duration: Duration::from_secs(600) });
+    host.plugins.deploy(Deployment { canary, ..Deployment::new("gray", idle(50)) }).unwrap();
+    host.deploy("other", &idle(3)).unwrap();
+    assert_eq!(files(&store.join("modules")).len(), 8);
+    // Left by a crash.
+    fs::write(store.join("modules/.new-x"), "x").unwrap();
+    fs::write(store.join("code/ffff-0000.cwasm"), "x").unwrap();
+    host.plugins.remove("other").unwrap();
+    assert_eq!(files(&store.join("modules")).len(), 7);
+    host.plugins.remove("gray").unwrap();
+    assert!(files(&store.join("modules")).is_empty());
+    assert!(files(&store.join("code")).is_empty());
+}
+
+#[test]
+fn damaged_code_is_compiled_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let mut host = Host::at(&store).unwrap();
+    host.deploy("gray", &idle(1)).unwrap();
+    let file = files(&store.join("code")).remove(0);
+    let good = fs::read(&file).unwrap();
+    let damage: [&dyn Fn(); 4] = [
+        &|| fs::remove_file(&file).unwrap(),
+        &|| fs::write(&file, &good[..good.len() - 1]).unwrap(),
+        &|| {
+            let mut bad = good.clone();
+            bad[good.len() / 2] ^= 1;
+            fs::write(&file, bad).unwrap();
+        },
+        // Others could have written it.
+        &|| fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap(),
+    ];
+    for (number, damage) in damage.into_iter().enumerate() {
+        damage();
+        host = restart(host, &store);
+        assert_eq!(host.plugins.show("gray").unwrap().code, Code::Compiled, "{number}");
+        assert!(host.pass("gray").failure.is_none());
+        assert_eq!(fs::read(&file).unwrap(), good, "{number}: and kept again");
+        host = restart(host, &store);
+        assert_eq!(host.plugins.show("gray").unwrap().code, Code::Loaded, "{number}");
+    }
+}
+
+#[test]
+fn what_cannot_be_trusted_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let host = Host::at(&store).unwrap();
+    let refused = |word: &str| match Host::at(&store) {
+        Ok(_) => panic!("not refused: {word}"),
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    };
+    refused("another process uses it");
+    host.deploy("gray", &idle(1)).unwrap();
+    drop(restart(host, &store));
+
+    let set = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (path, open, own) in [
+        (store.clone(), 0o770, 0o700),
+        (store.clone(), 0o707, 0o700),
+        (store.join("code"), 0o777, 0o700),
+        (store.join("deployments.json"), 0o666, 0o600),
+    ] {
+        set(&path, open);
+        refused("others may write it");
+        set(&path, own);
+    }
+    let manifest = store.join("deployments.json");
+    let good = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, "{").unwrap();
+    refused("deployments.json: it cannot be read: EOF");
+    fs::write(&manifest, good.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    refused("it has version 2; this Weir reads 1");
+    let digest = weir_plugin::Digest::of(idle(1).as_bytes()).to_string();
+    fs::write(&manifest, good.replace(&digest, "../../etc/passwd")).unwrap();
+    refused("\"../../etc/passwd\" is no SHA-256 digest");
+    fs::write(&manifest, &good).unwrap();
+
+    let file = store.join("modules").join(format!("{digest}.wasm"));
+    fs::write(&file, idle(2)).unwrap();
+    refused(&format!("modules/{digest}.wasm: the module is damaged"));
+    fs::remove_file(&file).unwrap();
+    refused("the module is gone; deploy it again");
+    std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+    refused(&format!("modules/{digest}.wasm"));
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, idle(1)).unwrap();
+    Host::at(&store).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&store, Some(65_534), None).unwrap();
+        refused("it belongs to the user with number 65534");
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_take_it_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let host = Host::at(&store).unwrap();
+    host.deploy("gray", &idle(1)).unwrap();
+    // What stands where the manifest's new version would be written.
+    fs::create_dir(store.join(".new-deployments.json")).unwrap();
+    let error = host.deploy("gray", &idle(2)).unwrap_err().to_string();
+    assert!(error.contains("deployments.json"), "{error}");
+    assert_eq!(host.active("gray").number(), 1);
+    assert!(host.plugins.remove("gray").is_err() && host.plugins.plugin("gray").is_some());
+    fs::remove_dir(store.join(".new-deployments.json")).unwrap();
+    host.deploy("gray", &idle(2)).unwrap();
+    let host = restart(host, &store);
+    assert_eq!(host.plugins.show("gray").unwrap().history.len(), 1);
+}
+
+#[test]
+fn the_configuration_and_the_store_agree_over_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let source = directory.path().join("gray.wat");
+    fs::write(&source, idle(1)).unwrap();
+    let block = store_block(&store)
+        + &format!("plugin \"gray\" {{ source {:?}; }}\n", source.display().to_string());
+    let next = |host: Host, blocks: &str| {
+        drop(host);
+        let mut next = None;
+        assert!(wait_for(|| {
+            next = Host::with(blocks, "").ok();
+            next.is_some()
+        }));
+        next.unwrap()
+    };
+    let host = Host::with(&block, "").unwrap();
+    let host = next(host, &block);
+    assert_eq!(host.active("gray").number(), 1, "restored");
+    assert_eq!(host.plugins.show("gray").unwrap().code, Code::Loaded);
+    host.deploy("gray", &idle(2)).unwrap();
+    let host = next(host, &block);
+    assert_eq!(host.active("gray").number(), 2, "deployed over an unchanged block");
+    fs::write(&source, idle(3)).unwrap();
+    let host = next(host, &block);
+    assert_eq!(host.active("gray").number(), 3, "the block has changed");
+    assert_eq!(host.plugins.show("gray").unwrap().history.len(), 2);
+    // A plugin that does not start any more keeps the server from starting, and its store whole.
+    fs::write(&source, module(4, "(i64.const 0)", "unreachable")).unwrap();
+    drop(host);
+    assert!(wait_for(|| Host::with(&block, "")
+        .err()
+        .is_some_and(|e| e.to_string().contains("trap"))));
+    fs::write(&source, idle(3)).unwrap();
+    let host = Host::with(&block, "").unwrap();
+    assert_eq!(host.active("gray").number(), 3);
+    let host = next(host, &store_block(&store));
+    assert!(host.plugins.list().is_empty(), "its block is gone");
+    let host = next(host, &store_block(&store));
+    assert!(host.plugins.list().is_empty());
+    assert!(files(&store.join("modules")).is_empty());
+}
