@@ -40,6 +40,9 @@ pub(crate) struct Guest {
     grpc_trailing: Callback<(u32, u32, u32), ()>,
     grpc_close: Callback<(u32, u32, u32), ()>,
     foreign: Callback<(u32, u32, u32), ()>,
+    /// For tests, which call what else it exports.
+    #[cfg(test)]
+    pub(crate) instance: Option<Instance>,
 }
 
 /// A function that the module may export.
@@ -191,6 +194,8 @@ impl Guest {
             grpc_trailing: find(store, instance, "proxy_on_grpc_receive_trailing_metadata"),
             grpc_close: find(store, instance, "proxy_on_grpc_close"),
             foreign: find(store, instance, "proxy_on_foreign_function"),
+            #[cfg(test)]
+            instance: Some(*instance),
         }
     }
 

@@ -204,5 +204,7 @@ fn link_shared(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
 /// [`ModuleError::Missing`] or [`ModuleError::Mistyped`].
 pub(crate) fn check_exports(module: &Module, abi: Abi) -> Result<Hooks, ModuleError> {
     guest::check_exports(module, abi)?;
-    Ok(exported_hooks(module, hooks::PROXY_WASM))
+    let mut hooks = exported_hooks(module, hooks::PROXY_WASM);
+    hooks.keep_lengths();
+    Ok(hooks)
 }

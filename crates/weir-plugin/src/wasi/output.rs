@@ -40,15 +40,13 @@ impl State {
 /// Logs what is held of lines that were not ended; called when a call into the plugin is over.
 #[inline]
 pub(crate) fn flush(host: &mut Host) {
-    if !host.wasi.output.is_empty() || !host.wasi.errors.is_empty() {
-        flush_lines(host);
+    let Host { wasi, environment, .. } = host;
+    for (level, held) in [(Level::Info, &mut wasi.output), (Level::Error, &mut wasi.errors)] {
+        if !held.is_empty() {
+            log::say(environment, level, held);
+            held.clear();
+        }
     }
-}
-
-#[cold]
-fn flush_lines(host: &mut Host) {
-    log::say(&host.environment, Level::Info, &std::mem::take(&mut host.wasi.output));
-    log::say(&host.environment, Level::Error, &std::mem::take(&mut host.wasi.errors));
 }
 
 pub(super) fn link(linker: &mut Linker<Host>, module: &str) -> wasmtime::Result<()> {
