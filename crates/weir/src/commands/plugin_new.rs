@@ -12,6 +12,9 @@ const NAME_LENGTH_MAX: usize = 64;
 /// What stands for the plugin's name in a template.
 const PLACEHOLDER: &str = "{{name}}";
 
+/// What stands for this program's version.
+const VERSION_PLACEHOLDER: &str = "{{version}}";
+
 /// The languages that there are templates for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Lang {
@@ -55,7 +58,9 @@ pub(crate) fn new(name: &str, lang: Lang, directory: &Path) -> Result<Project, S
     })?;
     for (path, text) in lang.files() {
         let path = folder.join(path);
-        write(&path, &text.replace(PLACEHOLDER, name)).map_err(|e| failed(&path, e))?;
+        let version = env!("CARGO_PKG_VERSION");
+        let text = text.replace(PLACEHOLDER, name).replace(VERSION_PLACEHOLDER, version);
+        write(&path, &text).map_err(|e| failed(&path, e))?;
     }
     Ok(Project { folder, build: lang.build(), module: lang.module() })
 }
@@ -102,7 +107,15 @@ const RUST: &[File] = &[
     ("Cargo.toml", template!("rust/Cargo.toml.template")),
     ("README.md", template!("rust/README.md")),
     ("src/lib.rs", template!("rust/src/lib.rs")),
-    ("src/weir.rs", repository!("crates/weir-plugin-sdk/src/lib.rs")),
+    ("weir-plugin-sdk/Cargo.toml", template!("rust/sdk.Cargo.toml.template")),
+    ("weir-plugin-sdk/src/edits.rs", repository!("crates/weir-plugin-sdk/src/edits.rs")),
+    ("weir-plugin-sdk/src/frame.rs", repository!("crates/weir-plugin-sdk/src/frame.rs")),
+    ("weir-plugin-sdk/src/hook.rs", repository!("crates/weir-plugin-sdk/src/hook.rs")),
+    ("weir-plugin-sdk/src/host.rs", repository!("crates/weir-plugin-sdk/src/host.rs")),
+    ("weir-plugin-sdk/src/lib.rs", repository!("crates/weir-plugin-sdk/src/lib.rs")),
+    ("weir-plugin-sdk/src/plugin.rs", repository!("crates/weir-plugin-sdk/src/plugin.rs")),
+    ("weir-plugin-sdk/src/raw.rs", repository!("crates/weir-plugin-sdk/src/raw.rs")),
+    ("weir-plugin-sdk/src/testing.rs", repository!("crates/weir-plugin-sdk/src/testing.rs")),
 ];
 
 const C: &[File] = &[
@@ -178,6 +191,7 @@ mod tests {
             let read = |path: &str| fs::read_to_string(project.folder.join(path)).unwrap();
             for (path, _) in lang.files() {
                 assert!(!read(path).contains(PLACEHOLDER), "{lang:?}: {path}");
+                assert!(!read(path).contains(VERSION_PLACEHOLDER), "{lang:?}: {path}");
             }
             // What a person is told is what the project itself says.
             let readme = read("README.md");
@@ -185,6 +199,16 @@ mod tests {
             assert!(readme.contains(project.build), "{lang:?}");
             let deploy = format!("weir plugin deploy my-plugin {}", project.module);
             assert!(readme.contains(&deploy), "{lang:?}");
+        }
+    }
+
+    #[test]
+    fn the_sdk_is_taken_along_whole() {
+        let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../weir-plugin-sdk/src");
+        for entry in fs::read_dir(sdk).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let path = format!("weir-plugin-sdk/src/{name}");
+            assert!(RUST.iter().any(|(known, _)| *known == path), "{path} is not taken along");
         }
     }
 
