@@ -2,8 +2,9 @@
 //! done. Both interfaces work on this; neither knows where the parts come from.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Version};
@@ -82,9 +83,8 @@ impl<T: Clone> Lent<T> {
     }
 }
 
-/// Who asks, and where; what does not change during a request.
-#[derive(Clone)]
-pub struct Facts {
+/// Who asks, and where: the same for all requests of a connection to a route.
+pub struct About {
     /// The client's address.
     pub client: Option<SocketAddr>,
     /// What the connection has to say.
@@ -93,10 +93,26 @@ pub struct Facts {
     pub route: Arc<dyn Properties>,
     /// The response hooks see what the source answered, before it is stored.
     pub fills: bool,
-    /// When the request's first byte was there.
-    pub started: SystemTime,
-    /// What the plugins of this request tell each other.
-    pub bag: Arc<Bag>,
+}
+
+/// What does not change during a request.
+#[derive(Clone)]
+pub struct Facts {
+    /// Who asks, and where.
+    pub about: Arc<About>,
+    /// When the request's head was there.
+    pub started: Instant,
+    /// What the plugins of this request tell each other; made by the first that does, where no
+    /// other one could read it.
+    pub bag: Option<Arc<Bag>>,
+}
+
+impl Deref for Facts {
+    type Target = About;
+
+    fn deref(&self) -> &About {
+        &self.about
+    }
 }
 
 /// A response of a plugin's own.
@@ -171,6 +187,20 @@ pub struct Wishes {
     pub hold: Option<Duration>,
 }
 
+impl Wishes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.answer.is_none()
+            && !self.close
+            && self.upstream.is_none()
+            && !self.reroute
+            && self.request_body == Want::Nothing
+            && self.response_body == Want::Nothing
+            && self.hold.is_none()
+            && self.cache == CacheWish::default()
+    }
+}
+
 /// What is known of a stored response in the hit and store hooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoredFacts {
@@ -229,6 +259,16 @@ pub(crate) enum Phase {
 }
 
 impl Exchange {
+    /// Whether the plugin has seen the request's head and left no trace.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.note == 0
+            && self.facts.bag.is_none()
+            && self.wishes.is_empty()
+            && self.own.is_fresh()
+            && self.request.as_ref().is_none_or(|head| !head.is_own())
+            && Arc::strong_count(&self.signal) == 1
+    }
+
     pub(crate) fn new(facts: Facts) -> Exchange {
         Exchange {
             facts,

@@ -17,9 +17,11 @@ use weir_config::OnFailure;
 
 use crate::body::BodyBuffer;
 use crate::exchange::{
-    Action, Exchange, Lend, Lent, Phase, RequestHead, ResponseHead, StoredFacts, Want, Wishes,
+    Action, Exchange, Facts, Lend, Lent, Phase, RequestHead, ResponseHead, StoredFacts, Want,
+    Wishes,
 };
 use crate::failure::{Failure, FailureKind};
+use crate::generation::Generation;
 use crate::limits::{HELD_BYTES_MAX, PAUSE_MAX, PIECE_BYTES_MAX};
 use crate::services::CallBody;
 use crate::stream::{Outcome, Stream, Turn};
@@ -36,6 +38,22 @@ pub struct Passed<H> {
     pub is_seen: bool,
     /// The plugin failed: its policy says what that means. Head and body are as they were.
     pub failure: Option<Failure>,
+}
+
+/// What came of a quick look at a head.
+pub enum AtOnce<H> {
+    /// It passes as it is, and the plugin wishes nothing.
+    Unchanged,
+    /// There is more to it.
+    Later(Pin<Box<dyn Future<Output = Passed<H>> + Send>>),
+}
+
+impl<H> Passed<H> {
+    /// The plugin failed before it saw anything.
+    pub fn failed(failure: Failure) -> Passed<H> {
+        let (wishes, failure) = (Wishes::default(), Some(failure));
+        Passed { head: None, wishes, body: None, is_seen: false, failure }
+    }
 }
 
 /// The content that follows a head.
@@ -84,6 +102,52 @@ impl Stream {
         Passed { head: released.request, wishes: released.wishes, body, is_seen, failure }
     }
 
+    /// Shows a request without content to the plugin, at once if that can be done. A plugin that
+    /// lets it pass as it is costs no more than the call.
+    pub fn request_at_once(&self, head: Arc<dyn Lend<RequestHead>>) -> AtOnce<RequestHead> {
+        let mut flow = Flow::new(self, Side::Request, Content::None);
+        if !self.has(Phase::RequestHead) {
+            return match self.look(|exchange| exchange.request = Some(Lent::Shared(head))) {
+                Turn::Now(Ok(())) => AtOnce::Unchanged,
+                Turn::Now(Err(_)) | Turn::Later(_) => AtOnce::Later(Box::pin(async {
+                    Passed::failed(Failure::new(FailureKind::Unavailable, "the instance is gone"))
+                })),
+            };
+        }
+        let put = move |exchange: &mut Exchange| exchange.request = Some(Lent::Shared(head));
+        let call = flow.call(Phase::RequestHead, true, put);
+        if let Turn::Now(Ok((_, released))) = &call
+            && released.is_empty()
+        {
+            return AtOnce::Unchanged;
+        }
+        flow.start(call, Phase::RequestHead, true);
+        AtOnce::Later(Box::pin(async {
+            let (released, body, is_seen, failure) = flow.wait().await;
+            Passed { head: released.request, wishes: released.wishes, body, is_seen, failure }
+        }))
+    }
+
+    /// Shows a response whose body the plugin does not look at, as above.
+    pub fn response_at_once(&self, head: Arc<dyn Lend<ResponseHead>>) -> AtOnce<ResponseHead> {
+        let mut flow = Flow::new(self, Side::Response, Content::Unseen);
+        if !self.has(Phase::ResponseHead) {
+            return AtOnce::Unchanged;
+        }
+        let put = move |exchange: &mut Exchange| exchange.response = Some(Lent::Shared(head));
+        let call = flow.call(Phase::ResponseHead, false, put);
+        if let Turn::Now(Ok((_, released))) = &call
+            && released.is_empty()
+        {
+            return AtOnce::Unchanged;
+        }
+        flow.start(call, Phase::ResponseHead, false);
+        AtOnce::Later(Box::pin(async {
+            let (released, body, is_seen, failure) = flow.wait().await;
+            Passed { head: released.response, wishes: released.wishes, body, is_seen, failure }
+        }))
+    }
+
     /// Shows a response to the plugin. Waits while the plugin pauses it.
     pub async fn response(
         &self,
@@ -95,6 +159,48 @@ impl Stream {
         });
         let (released, body, is_seen, failure) = passed.await;
         Passed { head: released.response, wishes: released.wishes, body, is_seen, failure }
+    }
+}
+
+/// What came of the quickest look at a request.
+pub enum Glance {
+    /// It passes as it is, and nothing of it is kept.
+    Passed,
+    /// There is more to it.
+    More(Stream, AtOnce<RequestHead>),
+    /// The plugin failed.
+    Failed(Failure),
+    /// The plugin is not one for quick looks, or has to be waited for; it has seen nothing.
+    Not,
+}
+
+impl Glance {
+    /// Shows a request without content to a plugin that has no hook but the one for its head. Most
+    /// often the request passes as it is, and there is nothing to end: then no stream is opened.
+    pub fn at(
+        generation: &Arc<Generation>,
+        worker: usize,
+        facts: &Facts,
+        head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
+    ) -> Glance {
+        let (stream, action) = match Stream::glance(generation, worker, facts, head) {
+            None => return Glance::Not,
+            Some(Err(failure)) => return Glance::Failed(failure),
+            Some(Ok(None)) => return Glance::Passed,
+            Some(Ok(Some(more))) => more,
+        };
+        let side = Side::Request;
+        let taken = stream.look(move |exchange| match action {
+            Action::Continue => release(side, exchange),
+            Action::Pause => look_at_paused(side, exchange, true),
+        });
+        let mut flow = Flow::new(&stream, side, Content::None);
+        flow.start(taken.map(move |taken| taken.map(|taken| (action, taken))), side.head(), true);
+        let passed = AtOnce::Later(Box::pin(async {
+            let (released, body, is_seen, failure) = flow.wait().await;
+            Passed { head: released.request, wishes: released.wishes, body, is_seen, failure }
+        }));
+        Glance::More(stream, passed)
     }
 }
 
@@ -242,6 +348,18 @@ struct Released {
     is_held: bool,
 }
 
+impl Released {
+    /// Whether nothing was changed and nothing is wished.
+    fn is_empty(&self) -> bool {
+        !self.is_held
+            && self.request.is_none()
+            && self.response.is_none()
+            && self.pieces.is_empty()
+            && self.trailers.is_empty()
+            && self.wishes.is_empty()
+    }
+}
+
 fn release(side: Side, exchange: &mut Exchange) -> Released {
     // The head stays to be looked at by the hooks that follow, changed as it is.
     let request = exchange.request.as_ref().filter(|_| side == Side::Request);
@@ -351,7 +469,6 @@ impl Flow {
         if self.stream.has(phase) {
             let call = self.call(phase, end, put);
             self.start(call, phase, end);
-            poll_fn(|cx| self.poll_head(cx)).await;
         } else {
             // The head is there to be looked at by the hooks that follow.
             self.is_head_held = false;
@@ -359,6 +476,12 @@ impl Flow {
                 self.fail(failure);
             }
         }
+        self.wait().await
+    }
+
+    /// Waits until the head is let go.
+    async fn wait(mut self) -> (Released, Option<CallBody>, bool, Option<Failure>) {
+        poll_fn(|cx| self.poll_head(cx)).await;
         let (head, failure) = (std::mem::take(&mut self.head), self.failure.take());
         let (body, is_seen) = self.into_body();
         (head, body, is_seen, failure)

@@ -7,6 +7,11 @@ use crate::exchange::Phase;
 pub struct Hooks(u32);
 
 impl Hooks {
+    /// One hook.
+    pub(crate) fn only(phase: Phase) -> Hooks {
+        Hooks(1 << phase as u32)
+    }
+
     pub(crate) fn add(&mut self, phase: Phase) {
         self.0 |= 1 << phase as u32;
     }

@@ -1,16 +1,14 @@
 //! What host functions find when a plugin calls them: the data of its store, whichever interface
 //! it speaks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 use wasmtime::{Memory, ResourceLimiter};
 use weir_config::PluginPolicy;
 
 use crate::cpu::CpuTime;
-use crate::exchange::Exchange;
+use crate::exchanges::Exchanges;
 use crate::limits::{START_CPU_MAX, TABLES_MAX};
 use crate::log::LogBudget;
 use crate::own;
@@ -50,7 +48,7 @@ pub(crate) struct Host {
     pub(crate) bounds: Bounds,
     pub(crate) cpu: CpuTime,
     /// Requests that are open, by number.
-    pub(crate) exchanges: HashMap<u32, Box<Exchange>, RandomState>,
+    pub(crate) exchanges: Exchanges,
     pub(crate) proxy_wasm: proxy_wasm::State,
     pub(crate) own: own::State,
     pub(crate) wasi: wasi::State,
@@ -65,7 +63,7 @@ impl Host {
             memory: None,
             bounds,
             cpu: CpuTime::new(START_CPU_MAX),
-            exchanges: HashMap::default(),
+            exchanges: Exchanges::default(),
             proxy_wasm: proxy_wasm::State::default(),
             own: own::State::default(),
             wasi: wasi::State::default(),

@@ -7,8 +7,9 @@ use wasmtime::Store;
 
 use crate::call::CallResult;
 use crate::engine::{CallMark, Engine};
-use crate::exchange::{Action, Exchange, Facts, Phase};
+use crate::exchange::{Action, Exchange, Facts, Lend, Lent, Phase, RequestHead};
 use crate::failure::{Failure, FailureKind};
+use crate::hooks::Hooks;
 use crate::host::{Environment, Host};
 use crate::limits::EXCHANGES_MAX;
 use crate::module::{Abi, Compiled};
@@ -20,6 +21,10 @@ pub(crate) struct Instance {
     store: Store<Host>,
     guest: Guest,
     engine: Engine,
+    /// Other hooks may look at the request after the first.
+    sees_more: bool,
+    /// Used by one request after the other, as long as the plugin leaves no trace in it.
+    spare: Option<Box<Exchange>>,
     /// Numbers the requests.
     last_id: u32,
 }
@@ -60,9 +65,17 @@ impl Instance {
                 Abi::Weir(_) => Guest::Own(own::Guest::start(store, &instance)?),
             })
         })?;
+        let sees_more = compiled.hooks() != Hooks::only(Phase::RequestHead);
         let host = store.data_mut();
         host.cpu.limit = host.environment.policy.cpu;
-        Ok(Instance { store, guest, engine: engine.clone(), last_id: FIRST_ID })
+        Ok(Instance {
+            store,
+            guest,
+            engine: engine.clone(),
+            sees_more,
+            spare: None,
+            last_id: FIRST_ID,
+        })
     }
 
     pub(crate) fn serial(&self) -> u64 {
@@ -106,6 +119,52 @@ impl Instance {
         }
     }
 
+    /// Shows the head of a request without content to a plugin on Weir's own interface, in an
+    /// exchange that is kept for the purpose. It comes back if anything must follow.
+    ///
+    /// # Errors
+    /// As [`Instance::hook`].
+    #[inline]
+    pub(crate) fn glance(
+        &mut self,
+        facts: &Facts,
+        head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
+    ) -> Result<Option<(Box<Exchange>, Action)>, Failure> {
+        let mut exchange = match self.spare.take() {
+            Some(mut spare) => {
+                if !Arc::ptr_eq(&spare.facts.about, &facts.about) {
+                    spare.facts.about = Arc::clone(&facts.about);
+                }
+                spare.facts.started = facts.started;
+                spare
+            }
+            None => Box::new(Exchange::new(facts.clone())),
+        };
+        if let Guest::Own(guest) = &self.guest
+            && (guest.sees_request() || self.sees_more)
+        {
+            exchange.request = Some(Lent::Shared(head()));
+        }
+        exchange.own.number = 0;
+        exchange.phase = Phase::RequestHead;
+        let id = self.new_id();
+        self.store.data_mut().exchanges.insert(id, exchange);
+        let result = self.call(|guest, store| match guest {
+            Guest::Own(guest) => guest.hook(store, id, Phase::RequestHead, true),
+            Guest::ProxyWasm(_) => Ok(Action::Continue),
+        });
+        let Some(mut exchange) = self.store.data_mut().exchanges.remove(&id) else {
+            return result.map(|_| None);
+        };
+        let action = result?;
+        if action == Action::Continue && exchange.is_untouched() {
+            exchange.request = None;
+            self.spare = Some(exchange);
+            return Ok(None);
+        }
+        Ok(Some((exchange, action)))
+    }
+
     /// Runs a hook over an exchange that is only here for this one call (Weir's own interface).
     ///
     /// # Errors
@@ -129,7 +188,7 @@ impl Instance {
 
     /// The request, while it is open.
     pub(crate) fn exchange(&mut self, id: u32) -> Option<&mut Exchange> {
-        self.store.data_mut().exchanges.get_mut(&id).map(|boxed| &mut **boxed)
+        self.store.data_mut().exchanges.get_mut(&id)
     }
 
     /// Runs a hook over what the exchange holds. `end` tells that no content follows.

@@ -16,6 +16,7 @@ mod deploy;
 mod deployer;
 mod engine;
 mod exchange;
+mod exchanges;
 mod failure;
 mod flow;
 mod generation;
@@ -58,11 +59,11 @@ pub use configured::Prepared;
 pub use deploy::{CanaryPlan, Deployed, Deployment};
 pub use engine::Engine;
 pub use exchange::{
-    Action, Answer, CacheWish, Facts, Lend, Lent, RequestHead, ResponseHead, StoredFacts, Want,
-    Wishes,
+    About, Action, Answer, CacheWish, Facts, Lend, Lent, RequestHead, ResponseHead, StoredFacts,
+    Want, Wishes,
 };
 pub use failure::{Failure, FailureKind};
-pub use flow::{Content, FlowError, Passed};
+pub use flow::{AtOnce, Content, FlowError, Glance, Passed};
 pub use generation::Generation;
 pub use hooks::Hooks;
 pub use module::{Abi, Compiled, Digest, ModuleError, ProxyWasmVersion};

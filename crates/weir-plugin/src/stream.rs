@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::exchange::{Action, Answer, Exchange, Facts, Phase};
+use crate::exchange::{Action, Answer, Exchange, Facts, Lend, Phase, RequestHead};
 use crate::failure::{Failure, FailureKind};
 use crate::generation::Generation;
 use crate::hooks::Hooks;
@@ -90,6 +90,42 @@ impl Stream {
         };
         generation.ready(place).await?;
         Stream::bind(generation, worker, place, facts).wait().await
+    }
+
+    /// Shows a request without content to a plugin that has no hook but the one for its head. Most
+    /// often the request passes as it is, and there is nothing to end: then it is never opened.
+    /// `None` if the plugin is another one, or has to be waited for.
+    ///
+    /// # Errors
+    /// If the plugin fails; it has seen the request then.
+    pub(crate) fn glance(
+        generation: &Arc<Generation>,
+        worker: usize,
+        facts: &Facts,
+        head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
+    ) -> Option<Result<Option<(Stream, Action)>, Failure>> {
+        let is_glance = generation.hooks() == Hooks::only(Phase::RequestHead);
+        let phase = Phase::RequestHead;
+        if !is_glance || generation.is_resting() || generation.is_long(phase, 0) {
+            return None;
+        }
+        if HERE.get() != Some(worker) {
+            return None;
+        }
+        let seen = generation.slot(worker).with_any(|instance| {
+            let timer = Timer::start(generation, worker, phase, 0);
+            let seen = instance.glance(facts, head);
+            timer.stop(0, instance);
+            seen
+        })?;
+        Some(seen.map(|kept| {
+            generation.place_stats(worker).count_stream();
+            kept.map(|(exchange, action)| {
+                let signal = Arc::clone(&exchange.signal);
+                let seat = Seat::Travelling(Some(exchange));
+                (Stream::new(generation, worker, signal, seat), action)
+            })
+        }))
     }
 
     /// The same if it can be done at once.

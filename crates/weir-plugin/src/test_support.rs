@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
@@ -15,14 +15,14 @@ use wasmtime::{Store, Val};
 use weir_config::{Names, PluginPolicy};
 
 use crate::engine::Engine;
-use crate::exchange::{Exchange, Facts, Lent, RequestHead, ResponseHead};
+use crate::exchange::{About, Exchange, Facts, Lent, RequestHead, ResponseHead};
 use crate::failure::Failure;
 use crate::host::{Environment, Host};
 use crate::instance::Instance;
 use crate::log::LogBudget;
 use crate::module::Compiled;
 use crate::place::{Home, Slot};
-use crate::properties::{Bag, Properties, Value};
+use crate::properties::{Properties, Value};
 use crate::proxy_wasm::Guest;
 use crate::services::{CallBody, Calling, ContentError, Injection, Services, StoredResponse};
 use crate::shared::{Commons, PluginMetrics};
@@ -249,7 +249,7 @@ impl Properties for Known {
 
 /// The facts of every request of these tests.
 pub(crate) fn facts() -> Facts {
-    Facts {
+    let about = About {
         client: Some("192.0.2.7:4711".parse().unwrap()),
         connection: Arc::new(Known(&[
             ("destination.address", "192.0.2.1:443"),
@@ -257,9 +257,8 @@ pub(crate) fn facts() -> Facts {
         ])),
         route: Arc::new(Known(&[("route_name", "shop /cart"), ("cluster_name", "up")])),
         fills: false,
-        started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-        bag: Arc::new(Bag::default()),
-    }
+    };
+    Facts { about: Arc::new(about), started: Instant::now(), bag: None }
 }
 
 /// Fields by name and value.
@@ -296,6 +295,9 @@ pub(crate) fn response_head() -> Lent<ResponseHead> {
 pub(crate) struct Options {
     pub(crate) policy: PluginPolicy,
     pub(crate) name: &'static str,
+    pub(crate) config: &'static str,
+    /// What upstreams answer while it starts.
+    pub(crate) script: Option<Script>,
     pub(crate) commons: Arc<Commons>,
 }
 
@@ -306,7 +308,8 @@ impl Default for Options {
         policy.allow.shared = Names::These(vec!["common".to_owned()]);
         policy.allow.cache = true;
         policy.log_per_s = 1_000_000;
-        Options { policy, name: "gray", commons: Commons::new() }
+        let (config, script) = ("{\"depth\": 8}", None);
+        Options { policy, name: "gray", config, script, commons: Commons::new() }
     }
 }
 
@@ -351,20 +354,25 @@ impl Bench {
     }
 
     /// Starts any module.
-    pub(crate) fn of(wat: &str, options: Options) -> Result<Bench, Failure> {
-        let compiled = compile(wat).unwrap_or_else(|error| panic!("{error}\n{wat}"));
+    pub(crate) fn of(module: impl AsRef<[u8]>, options: Options) -> Result<Bench, Failure> {
+        let module = module.as_ref();
+        let compiled = Compiled::new(engine(), module).unwrap_or_else(|error| {
+            panic!("{error}\n{}", String::from_utf8_lossy(&module[..module.len().min(20_000)]))
+        });
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
         let failures: Arc<Mutex<Vec<Failure>>> = Arc::default();
         let failed = Arc::clone(&failures);
         let slot = Slot::new(0, Box::new(move |_, failure| failed.lock().push(failure.clone())));
         let (services, metrics) = (Arc::new(FakeServices::default()), Arc::default());
+        let services: Arc<FakeServices> = services;
+        services.scripts.lock().extend(options.script);
         let environment = Environment {
             name: options.name.to_owned(),
             generation: 1,
             log: LogBudget::new(options.policy.log_per_s),
             policy: options.policy,
-            config: Bytes::from_static(b"{\"depth\": 8}"),
+            config: Bytes::from_static(options.config.as_bytes()),
             vm_config: Bytes::from_static(b"vm"),
             services: Arc::clone(&services) as Arc<dyn Services>,
             commons: options.commons,
@@ -373,6 +381,8 @@ impl Bench {
         let home = home(&runtime, Arc::downgrade(&slot));
         let (engine, environment) = (engine(), Arc::new(environment));
         let instance = Instance::start(engine, &compiled, environment, home, engine.mark(0))?;
+        // What it asked for while it started is answered before it is in its slot.
+        run_until_idle(&runtime);
         slot.fill(Box::new(instance));
         let signatures = HashMap::new();
         Ok(Bench { runtime, slot, services, metrics, failures, signatures, input: INPUT })
@@ -505,11 +515,7 @@ impl Bench {
 
     /// Lets the event loop work off what is there.
     pub(crate) fn settle(&self) {
-        self.runtime.block_on(async {
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
-        });
+        run_until_idle(&self.runtime);
     }
 
     /// Lets time pass.
@@ -517,6 +523,14 @@ impl Bench {
         self.runtime.block_on(async { tokio::time::sleep(time).await });
         self.settle();
     }
+}
+
+fn run_until_idle(runtime: &tokio::runtime::Runtime) {
+    runtime.block_on(async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
 }
 
 fn home(runtime: &tokio::runtime::Runtime, slot: Weak<Slot>) -> Home {

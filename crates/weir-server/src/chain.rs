@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weir_config::{At, Pattern, Use};
-use weir_plugin::{Attachment, Plugin, Plugins};
+use weir_plugin::{Attachment, Generation, Plugin, Plugins};
 
 /// Parts of the cache that plugins may make of a route's. Beyond it, what they would keep apart is
 /// not stored at all.
@@ -20,8 +20,29 @@ pub(crate) struct Chain {
 
 /// A plugin in its place.
 pub(crate) struct Link {
-    pub(crate) plugin: Arc<Plugin>,
+    plugin: Arc<Plugin>,
     pub(crate) at: At,
+    /// The generation for all requests, unless a canary is on trial.
+    only: Option<Arc<Generation>>,
+}
+
+impl Link {
+    fn new(plugin: Arc<Plugin>, at: At) -> Link {
+        let only = plugin.active().filter(|_| plugin.canary().is_none());
+        Link { plugin, at, only }
+    }
+
+    /// The generation for a request.
+    #[inline]
+    pub(crate) fn pick(&self) -> Option<Arc<Generation>> {
+        self.only.clone().or_else(|| self.plugin.pick())
+    }
+
+    /// The same, without a share in it, if it is the same for all requests.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<&Arc<Generation>> {
+        self.only.as_ref()
+    }
 }
 
 impl Chain {
@@ -43,20 +64,12 @@ impl Chain {
             .map(|(name, attachment)| (name.as_str(), attachment.at));
         let links = configured
             .chain(attached)
-            .filter_map(|(name, at)| Some(Link { plugin: plugins.plugin(name)?, at }));
+            .filter_map(|(name, at)| Some(Link::new(plugins.plugin(name)?, at)));
         Chain { links: links.collect() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
-    }
-}
-
-/// A pattern as configuration writes it.
-pub(crate) fn text(pattern: &Pattern) -> String {
-    match pattern {
-        Pattern::Exact(path) => path.clone(),
-        Pattern::Prefix(prefix) => format!("{prefix}*"),
     }
 }
 

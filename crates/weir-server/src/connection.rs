@@ -24,6 +24,7 @@ use crate::body::ReplyBody;
 use crate::fast_lane::{self, Lane};
 use crate::lane_choice::LaneChoice;
 use crate::pipeline::{self, Introduction};
+use crate::properties::FirstAbout;
 use crate::record;
 use crate::stall::WatchedBody;
 use crate::worker::Worker;
@@ -43,6 +44,8 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     /// The client as origins are told of it, since the first request that one got.
     pub(crate) introduction: OnceLock<Introduction>,
+    /// As plugins are told of it, since the first request that met one.
+    pub(crate) first_about: OnceLock<FirstAbout>,
     lane_choice: LaneChoice,
 }
 
@@ -108,6 +111,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             listener,
             id,
             introduction: OnceLock::new(),
+            first_about: OnceLock::new(),
             lane_choice: LaneChoice::new(),
         })
     };

@@ -19,6 +19,7 @@ use crate::access_log::AccessLog;
 use crate::chain::{Chain, Variants};
 use crate::error::StartError;
 use crate::metrics::{Registry, RouteMetrics};
+use crate::properties::RouteFacts;
 use crate::router::{Hosts, Paths};
 
 /// One loaded configuration.
@@ -83,6 +84,8 @@ pub(crate) struct Route {
     /// The route's partition of the cache; the same after a reload that changes nothing about
     /// where its responses come from.
     pub(crate) scope: u64,
+    /// What plugins may know of it.
+    pub(crate) facts: Arc<RouteFacts>,
     /// Its plugins, as deployed at the moment.
     pub(crate) chain: ArcSwap<Chain>,
     /// The plugins that the configuration has it use.
@@ -111,8 +114,6 @@ pub(crate) struct FilesSource {
 
 pub(crate) struct ProxySource {
     pub(crate) group: Arc<Group>,
-    /// The group's name.
-    pub(crate) name: String,
     pub(crate) strip_prefix: bool,
     pub(crate) path_prefix: String,
     pub(crate) host: HostHeader,
@@ -365,6 +366,14 @@ fn build_route(
         source,
         cache: route.cache.clone(),
         scope,
+        facts: Arc::new(RouteFacts {
+            pattern: label.clone(),
+            site: site.name.clone(),
+            upstream: match &route.source {
+                config::Source::Proxy(proxy) => Some(proxy.upstream.clone()),
+                _ => None,
+            },
+        }),
         chain: ArcSwap::default(),
         uses: route.plugins.clone(),
         variants: Variants::default(),
@@ -384,7 +393,6 @@ fn build_proxy(
     let group = groups.get(name).ok_or_else(unknown)?;
     Ok(ProxySource {
         group: Arc::clone(group),
-        name: name.clone(),
         strip_prefix: proxy.strip_prefix,
         path_prefix: proxy.path_prefix.clone(),
         host: proxy.host.clone(),

@@ -1,18 +1,77 @@
 //! What connections and routes tell plugins of themselves.
 
-use weir_plugin::{Properties, Value};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use crate::chain;
+use weir_config::At;
+use weir_plugin::{About, Properties, Value};
+
 use crate::connection::Connection;
-use crate::live::{Route, Source};
 
-impl Properties for Connection {
+/// What plugins may know of a connection. A copy, so that whoever holds it does not hold the
+/// connection.
+pub(crate) struct ConnectionFacts {
+    client: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    port: u16,
+    tls: bool,
+    id: u64,
+}
+
+/// What plugins may know of a route.
+pub(crate) struct RouteFacts {
+    pub(crate) pattern: String,
+    pub(crate) site: String,
+    /// The upstream's name.
+    pub(crate) upstream: Option<String>,
+}
+
+/// The facts of a connection's requests to the route that it was first asked for, which is most
+/// often the only one.
+pub(crate) struct FirstAbout {
+    route: Arc<RouteFacts>,
+    about: Arc<About>,
+}
+
+impl Connection {
+    /// Who asks, and where.
+    #[inline]
+    pub(crate) fn about(&self, route: &Arc<RouteFacts>, at: At) -> Arc<About> {
+        let first = self.first_about.get_or_init(|| FirstAbout {
+            route: Arc::clone(route),
+            about: self.new_about(route, at),
+        });
+        let is_same = Arc::ptr_eq(&first.route, route) && first.about.fills == (at == At::Fill);
+        match is_same {
+            true => Arc::clone(&first.about),
+            false => self.new_about(route, at),
+        }
+    }
+
+    fn new_about(&self, route: &Arc<RouteFacts>, at: At) -> Arc<About> {
+        let connection = ConnectionFacts {
+            client: self.client,
+            local: self.socket.local(),
+            port: self.port,
+            tls: self.tls,
+            id: self.id,
+        };
+        Arc::new(About {
+            client: self.client,
+            connection: Arc::new(connection),
+            route: Arc::clone(route) as _,
+            fills: at == At::Fill,
+        })
+    }
+}
+
+impl Properties for ConnectionFacts {
     fn property(&self, path: &[&str]) -> Option<Value> {
-        let text = |address: std::net::SocketAddr| Value::from(address.to_string());
+        let text = |address: SocketAddr| Value::from(address.to_string());
         match path {
             ["source", "address"] => self.client.map(text),
             ["source", "port"] => self.client.map(|address| Value::Int(address.port().into())),
-            ["destination", "address"] => self.socket.local().map(text),
+            ["destination", "address"] => self.local.map(text),
             ["destination", "port"] => Some(Value::Int(self.port.into())),
             ["connection", "id"] => Some(Value::Uint(self.id)),
             ["connection", "mtls"] => Some(Value::Bool(false)),
@@ -22,17 +81,14 @@ impl Properties for Connection {
     }
 }
 
-impl Properties for Route {
+impl Properties for RouteFacts {
     fn property(&self, path: &[&str]) -> Option<Value> {
         match path {
-            ["route_name"] | ["xds", "route_name"] => Some(Value::from(chain::text(&self.pattern))),
-            ["site_name"] | ["xds", "virtual_host_name"] => {
-                Some(Value::from(self.site.name.as_str()))
+            ["route_name"] | ["xds", "route_name"] => Some(Value::from(self.pattern.as_str())),
+            ["site_name"] | ["xds", "virtual_host_name"] => Some(Value::from(self.site.as_str())),
+            ["upstream_name"] | ["cluster_name"] | ["xds", "cluster_name"] => {
+                self.upstream.as_deref().map(Value::from)
             }
-            ["upstream_name"] | ["cluster_name"] | ["xds", "cluster_name"] => match &self.source {
-                Source::Proxy(proxy) => Some(Value::from(proxy.name.as_str())),
-                _ => None,
-            },
             _ => None,
         }
     }

@@ -104,6 +104,11 @@ impl Record {
         self.site = Some(site);
     }
 
+    /// When the request's head was there.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
     /// Plugins have sent the request to another route.
     pub(crate) fn change_route(&mut self, route: &Arc<Route>) {
         self.route = Some(Arc::clone(route));

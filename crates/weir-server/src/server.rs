@@ -97,7 +97,7 @@ impl Ready {
         let plugins = &self.shared.plugins;
         plugins.start(loops.iter().map(|runtime| runtime.handle().clone()).collect())?;
         let live = self.shared.live.load_full();
-        plugins.prepare(&live.config)?.commit();
+        plugins.prepare(&live.config)?.commit()?;
         live.link(plugins);
         let listener = Arc::downgrade(&self.shared);
         plugins.on_change(Box::new(move || {
@@ -171,9 +171,11 @@ impl Server {
             let number = self.shared.listener_number(address);
             live.keep_listener(number, &previous);
         }
-        plugins.commit();
+        plugins.commit()?;
         live.link(&self.shared.plugins);
         self.shared.live.store(Arc::new(live));
+        // What was deployed meanwhile was linked to the routes before.
+        self.shared.live.load().link(&self.shared.plugins);
         for bound in added {
             self.hand_out(bound, &mut listening);
         }

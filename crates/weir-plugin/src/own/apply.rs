@@ -25,6 +25,11 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
+    /// Whether another request may use it.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.mailbox.is_none() && self.request_kept.is_empty() && self.response_kept.is_empty()
+    }
+
     fn kept(&mut self, side: Side) -> &mut Bytes {
         match side {
             Side::Request => &mut self.request_kept,

@@ -95,6 +95,11 @@ impl Guest {
         Ok(())
     }
 
+    /// Whether the hook for requests is shown anything of the request.
+    pub(crate) fn sees_request(&self) -> bool {
+        self.wants[Hook::Request as usize].has_any(Parts::LINE, Parts::REQUEST)
+    }
+
     /// Whether the module has a hook.
     #[inline]
     pub(super) fn has(&self, hook: Hook) -> bool {

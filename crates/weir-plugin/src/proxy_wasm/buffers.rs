@@ -75,7 +75,7 @@ impl Content<'_> {
 fn content(host: &Host, context: u32, buffer: Buffer) -> Option<Content<'_>> {
     let environment: &Environment = &host.environment;
     let state: &State = &host.proxy_wasm;
-    let exchange: Option<&Exchange> = host.exchanges.get(&context).map(|boxed| &**boxed);
+    let exchange: Option<&Exchange> = host.exchanges.get(&context);
     let allow = &environment.policy.allow;
     Some(match buffer {
         Buffer::RequestBody | Buffer::DownstreamData if allow.request_body => {

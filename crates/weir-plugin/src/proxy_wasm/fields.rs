@@ -103,7 +103,7 @@ impl<'a> View<'a> {
 
 /// The map that the context of a request, or the plugin's own (if `exchange` is none), sees.
 pub(crate) fn view(host: &Host, context: u32, map: Map) -> Option<View<'_>> {
-    let exchange = host.exchanges.get(&context).map(|boxed| &**boxed);
+    let exchange = host.exchanges.get(&context);
     let state = &host.proxy_wasm;
     match map {
         Map::RequestHeaders => exchange?.request.as_ref().map(|head| View::of_request(head.get())),

@@ -26,7 +26,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use wasmtime::{Caller, Linker, Module, TypedFunc};
 
-pub(crate) use guest::{Guest, Peer};
+pub(crate) use guest::Guest;
+#[cfg(test)]
+use guest::Peer;
 pub(crate) use properties::{lookup as property, set as set_property};
 
 use self::plugin::Plugin;

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use wasmtime::{AsContextMut, Caller, Memory};
 
 use super::State;
-use super::maps;
 use super::status::{Outcome, Status, Stop};
 use crate::exchange::Exchange;
 use crate::host::{Environment, Host};
@@ -59,7 +58,7 @@ impl<'a> Plugin<'a> {
     /// The request that it acts for, if it is not the plugin's own context.
     pub(crate) fn exchange(&mut self) -> Option<&mut Exchange> {
         let id = self.context();
-        self.caller.data_mut().exchanges.get_mut(&id).map(|boxed| &mut **boxed)
+        self.caller.data_mut().exchanges.get_mut(&id)
     }
 
     /// What is in its memory.
@@ -75,11 +74,6 @@ impl<'a> Plugin<'a> {
     /// A name. One that is no UTF-8 is no name of anything.
     pub(crate) fn name(&self, data: u32, size: u32) -> Outcome<String> {
         Ok(String::from_utf8_lossy(self.bytes(data, size)?).into_owned())
-    }
-
-    /// A serialised map, read.
-    pub(crate) fn pairs(&self, data: u32, size: u32) -> Outcome<maps::Pairs<'_>> {
-        Ok(maps::parse(self.bytes(data, size)?).ok_or(Status::BadArgument)?)
     }
 
     /// Its memory and the host's state at once.

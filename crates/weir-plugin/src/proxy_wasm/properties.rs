@@ -49,8 +49,8 @@ pub(crate) fn lookup(host: &Host, context: u32, path: &[u8]) -> Option<Value> {
     let path = path.strip_suffix(b"\0").unwrap_or(path);
     let text = std::str::from_utf8(path).ok()?;
     let parts: Vec<&str> = text.split('\0').take(PARTS_MAX).collect();
-    let exchange = host.exchanges.get(&context).map(|boxed| &**boxed);
-    if let Some(set) = exchange.and_then(|exchange| exchange.facts.bag.value(path)) {
+    let exchange = host.exchanges.get(&context);
+    if let Some(set) = exchange.and_then(|exchange| exchange.facts.bag.as_ref()?.value(path)) {
         return Some(Value::Bytes(set));
     }
     let environment = &host.environment;
@@ -101,8 +101,8 @@ fn of_request(exchange: &Exchange, head: &RequestHead, parts: &[&str]) -> Option
         ["referer"] => header("referer")?,
         ["useragent"] => header("user-agent")?,
         ["id"] => header("x-request-id")?,
-        ["time"] => Value::Time(exchange.facts.started),
-        ["duration"] => Value::Duration(exchange.facts.started.elapsed().unwrap_or_default()),
+        ["time"] => Value::Time(SystemTime::now() - exchange.facts.started.elapsed()),
+        ["duration"] => Value::Duration(exchange.facts.started.elapsed()),
         ["size"] => Value::Int(request_size(exchange)),
         ["total_size"] => Value::Int(
             request_size(exchange)
@@ -215,7 +215,7 @@ pub(crate) fn set(host: &mut Host, context: u32, path: &[u8], value: Bytes) -> b
     let Some(exchange) = exchanges.get_mut(&context) else { return false };
     let dotted = String::from_utf8_lossy(path).replace('\0', ".");
     if !dotted.starts_with("weir.") {
-        return exchange.facts.bag.set(path, value);
+        return exchange.facts.bag.get_or_insert_default().set(path, value);
     }
     let wishes = &mut exchange.wishes;
     match &dotted[..] {

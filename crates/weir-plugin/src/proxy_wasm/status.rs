@@ -8,13 +8,11 @@ use crate::memory::OutOfBounds;
 pub(crate) enum Status {
     NotFound = 1,
     BadArgument = 2,
-    SerializationFailure = 3,
     ParseFailure = 4,
     InvalidMemoryAccess = 6,
     Empty = 7,
     CasMismatch = 8,
     InternalFailure = 10,
-    Unimplemented = 12,
 }
 
 /// Why a host function did not do what it was asked.

@@ -4,7 +4,12 @@ mod callbacks;
 mod calls;
 mod effects;
 mod grpc;
+mod local;
 mod pointers;
+mod properties;
+mod sdks;
+mod sharing;
+mod speed;
 mod start;
 
 use crate::test_support::Bench;

@@ -5,13 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
 use tokio::runtime::Handle;
 use weir_plugin::{
-    CallBody, Calling, Content, ContentError, Deployed, Deployment, Facts, Failure, Generation,
-    Injection, Lend, NoProperties, Passed, PluginError, Plugins, RequestHead, Services,
+    About, CallBody, Calling, Content, ContentError, Deployed, Deployment, Facts, Failure,
+    Generation, Injection, Lend, NoProperties, Passed, PluginError, Plugins, RequestHead, Services,
     StoredResponse, Stream, Value, enter_place,
 };
 
@@ -146,14 +146,13 @@ impl Lend<RequestHead> for Head {
 }
 
 fn facts() -> Facts {
-    Facts {
+    let about = About {
         client: None,
         connection: Arc::new(NoProperties),
         route: Arc::new(NoProperties),
         fills: false,
-        started: SystemTime::now(),
-        bag: Arc::default(),
-    }
+    };
+    Facts { about: Arc::new(about), started: Instant::now(), bag: None }
 }
 
 pub fn store_block(store: &Path) -> String {

@@ -9,17 +9,17 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 
-use super::{Reload, purge, status};
+use super::{Reload, plugins, purge, status};
 use crate::Server;
 use crate::metrics::render;
 
 /// Bytes of a request body.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-type Reply = Response<Full<Bytes>>;
+pub(super) type Reply = Response<Full<Bytes>>;
 
 /// Answers one request. `local` says that the connection came by a Unix-domain socket.
 pub(super) async fn handle(
@@ -28,10 +28,16 @@ pub(super) async fn handle(
     local: bool,
     request: Request<Incoming>,
 ) -> Reply {
-    if let Err(why) = check_origin(request.method(), request.headers(), local) {
+    if let Err(why) = check_host(request.headers(), local) {
         return error(StatusCode::FORBIDDEN, why);
     }
     let path = request.uri().path().to_owned();
+    if plugins::is_ours(&path) {
+        return plugins::handle(server, request).await;
+    }
+    if let Err(why) = check_type(request.method(), request.headers()) {
+        return error(StatusCode::FORBIDDEN, why);
+    }
     match (request.method(), path.as_str()) {
         (&Method::GET, "/healthz") => health(server),
         (&Method::GET, "/metrics") => {
@@ -48,27 +54,36 @@ pub(super) async fn handle(
         }
         _ => error(
             StatusCode::NOT_FOUND,
-            "there are /healthz, /metrics, /status, /config, /reload and /purge",
+            "there are /healthz, /metrics, /status, /config, /reload, /purge and /plugins",
         ),
     }
 }
 
-/// A web page must not be able to reach the API through its visitor's browser: neither under a
-/// name of its own that it points here (DNS rebinding), nor by a form.
-fn check_origin(method: &Method, headers: &HeaderMap, local: bool) -> Result<(), &'static str> {
+/// A web page must not be able to reach the API through its visitor's browser: not under a name of
+/// its own that it points here (DNS rebinding) …
+fn check_host(headers: &HeaderMap, local: bool) -> Result<(), &'static str> {
     let host = headers.get(header::HOST).map(HeaderValue::as_bytes).unwrap_or_default();
     let host = weir_http::host::parse(host).map_err(|_| "the request needs a valid Host")?;
     let name = host.name.trim_matches(['[', ']']);
     if !local && name != "localhost" && name.parse::<IpAddr>().is_err() {
         return Err("Host must be an IP address or localhost");
     }
-    let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let media_type = content_type.and_then(|value| value.split(|&byte| byte == b';').next());
-    let is_json = media_type.is_some_and(|m| m.trim_ascii().eq_ignore_ascii_case(JSON.as_bytes()));
-    if method == Method::POST && !is_json {
+    Ok(())
+}
+
+/// … nor by a form.
+fn check_type(method: &Method, headers: &HeaderMap) -> Result<(), &'static str> {
+    if method == Method::POST && !has_type(headers, &[JSON]) {
         return Err("POST needs Content-Type: application/json");
     }
     Ok(())
+}
+
+/// Whether the body is of one of these media types.
+pub(super) fn has_type(headers: &HeaderMap, types: &[&str]) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let media_type = value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+    types.iter().any(|known| media_type.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 fn health(server: &Server) -> Reply {
@@ -113,11 +128,11 @@ struct Failure<'a> {
     error: &'a str,
 }
 
-fn error(status: StatusCode, why: &str) -> Reply {
+pub(super) fn error(status: StatusCode, why: &str) -> Reply {
     json(status, &Failure { error: why })
 }
 
-fn json(status: StatusCode, value: &impl Serialize) -> Reply {
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
     // Strings, numbers and maps of them always serialise.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
@@ -145,7 +160,7 @@ mod tests {
             if let Some(content_type) = content_type {
                 headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
             }
-            let result = check_origin(&method, &headers, false);
+            let result = check_host(&headers, false).and_then(|()| check_type(&method, &headers));
             assert_eq!(result.is_ok(), allowed, "{method} {host} {content_type:?}: {result:?}");
         };
         check(Method::GET, "127.0.0.1:9900", None, true);

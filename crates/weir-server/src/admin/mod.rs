@@ -1,9 +1,12 @@
-//! The admin API: health, metrics, status, purge, reload. JSON over HTTP/1.1 on a listener of its
+//! The admin API: health, metrics, status, purge, reload, plugins. JSON over HTTP/1.1 on a listener of its
 //! own, which is loopback or a Unix-domain socket unless the operator insists otherwise.
 
 mod handle;
+mod plugins;
 mod purge;
+mod quantity;
 mod status;
+mod wanted;
 
 use std::convert::Infallible;
 use std::io;

@@ -4,6 +4,7 @@
 mod histogram;
 #[cfg(test)]
 mod manual_tests;
+mod plugins;
 mod registry;
 pub(crate) mod render;
 mod status;

@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 use weir_net::Reaped;
 
 use super::histogram::BOUNDS_US;
+use super::plugins;
 use crate::shared::Shared;
 
 /// The media type of the format.
@@ -20,6 +21,7 @@ pub(crate) fn render(shared: &Shared) -> String {
     connections(&mut page, shared);
     cache(&mut page, shared);
     upstreams(&mut page, shared);
+    plugins::plugins(&mut page, shared);
     page.0
 }
 
@@ -253,17 +255,17 @@ fn upstreams(page: &mut Page, shared: &Shared) {
     }
 }
 
-fn seconds(ns: u64) -> String {
+pub(super) fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The text so far. Writing to a `String` cannot fail.
 #[derive(Default)]
-struct Page(String);
+pub(super) struct Page(String);
 
 impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
@@ -272,7 +274,7 @@ impl Page {
         self.sample(name, &[], value);
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (i, (label, text)) in labels.iter().enumerate() {
             let _ = write!(self.0, "{}{label}=\"", if i == 0 { '{' } else { ',' });

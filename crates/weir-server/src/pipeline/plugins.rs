@@ -3,7 +3,7 @@
 //! framed stays Weir's business.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -113,7 +113,8 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
     let Asked { connection, mut record, route, chain, mut head, authority, body } = asked;
     let mut content = body.map(Content::Client);
     let mut passage = Passage { steps: Vec::new(), wishes: Combined::default() };
-    let mut request = Request { head: &mut head, authority, content: &mut content };
+    let started = record.started();
+    let mut request = Request { head: &mut head, authority, content: &mut content, started };
     let passed = passage.request(&connection, &route, &chain, &mut request).await;
     let passage = Arc::new(passage);
     record.set_passage(Arc::clone(&passage));
@@ -135,6 +136,7 @@ struct Request<'a> {
     head: &'a mut Parts,
     authority: String,
     content: &'a mut Option<Content>,
+    started: Instant,
 }
 
 impl Passage {
@@ -145,15 +147,14 @@ impl Passage {
         chain: &Chain,
         request: &mut Request<'_>,
     ) -> Result<(), End> {
+        // Several plugins of a request may tell each other something.
+        let bag = (chain.links.len() > 1).then(Arc::default);
         for link in &chain.links {
-            let Some(generation) = link.plugin.pick() else { continue };
+            let Some(generation) = link.pick() else { continue };
             let facts = Facts {
-                client: connection.client,
-                connection: Arc::clone(connection) as _,
-                route: Arc::clone(route) as _,
-                fills: link.at == At::Fill,
-                started: SystemTime::now(),
-                bag: Arc::default(),
+                about: connection.about(&route.facts, link.at),
+                started: request.started,
+                bag: bag.clone(),
             };
             let policy = generation.on_failure();
             let stream = match Stream::open(&generation, connection.worker.index, facts).await {
@@ -321,6 +322,7 @@ impl Passage {
         for step in self.delivery().filter(|step| step.stream.hooks().sees_responses()) {
             let (mut parts, mut body) = response.into_parts();
             let mut record = body.take_record();
+            declare_length(&mut parts, &body);
             let shown = Arc::new(Shower(ResponseHead {
                 status: parts.status,
                 headers: parts.headers.clone(),
@@ -486,6 +488,18 @@ impl Request<'_> {
         self.head.method = changed.method;
         self.head.headers = headers;
         Ok(())
+    }
+}
+
+/// Says how long the body is, where that is known: plugins expect it in the head, and what they
+/// leave there stays.
+fn declare_length(parts: &mut http::response::Parts, body: &ReplyBody) {
+    let bodyless = matches!(parts.status.as_u16(), 100..=199 | 204 | 304);
+    let is_there = parts.headers.contains_key(header::CONTENT_LENGTH);
+    if let Some(length) =
+        hyper::body::Body::size_hint(body).exact().filter(|_| !bodyless && !is_there)
+    {
+        parts.headers.insert(header::CONTENT_LENGTH, length.into());
     }
 }
 

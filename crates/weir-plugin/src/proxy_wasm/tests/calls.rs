@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 
 use super::*;
-use crate::test_support::{ALLOCATOR, Arg, Arg::*, OUT, Script, fields};
+use crate::test_support::{ALLOCATOR, Arg, Arg::*, OUT, Options, Script, fields};
 
 const HEAD: [(&str, &str); 4] =
     [(":method", "POST"), (":path", "/check?a"), (":authority", "auth"), ("x", "1")];
@@ -127,4 +127,24 @@ fn an_answer_for_an_instance_that_is_gone_is_dropped() {
     bench.slot.clear();
     bench.pass(Duration::from_secs(1));
     assert!(bench.failures.lock().is_empty());
+}
+
+#[test]
+fn an_answer_finds_an_instance_that_was_still_starting() {
+    let head = map(&HEAD);
+    let escaped: String = head.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    let asks = format!(
+        "(data (i32.const 900) \"up\") (data (i32.const 1200) \"{escaped}\")
+         (func (export \"proxy_on_configure\") (param i32 i32) (result i32)
+           (i32.eqz (call $proxy_http_call (i32.const 900) (i32.const 2) (i32.const 1200)
+             (i32.const {}) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+             (i32.const 500) (i32.const 512))))",
+        head.len()
+    );
+    let script = Some(Script::Answer(StatusCode::OK, HeaderMap::new(), Vec::new()));
+    let options = Options { script, ..Options::default() };
+    let bench = Bench::with(FUNCTIONS, &format!("{ALLOCATOR} {asks}"), options).unwrap();
+    bench.pass(Duration::from_secs(1));
+    let id = bench.number(OUT);
+    assert_eq!(bench.notes().last(), Some(&("proxy_on_http_call_response", vec![1, id, 1, 0, 0])));
 }
