@@ -258,7 +258,7 @@ impl Service<Request<Incoming>> for Pipeline {
     fn call(&self, request: Request<Incoming>) -> Reply {
         let (head, body) = request.into_parts();
         self.connection.lane_choice.note(is_simple(&head, &body));
-        pipeline::serve(&self.connection, head, Some(body))
+        pipeline::serve(&self.connection, head, Some(body), None)
     }
 }
 

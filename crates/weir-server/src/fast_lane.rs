@@ -21,7 +21,8 @@ use weir_net::Stream;
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
 use crate::outgoing::{Outgoing, fill, poll_write_some};
-use crate::pipeline::{self, fast};
+use crate::pipeline;
+use crate::pipeline::fast::{self, Fast};
 
 /// Bytes read at once: longer than an ordinary head.
 const READ_BYTES: usize = 4096;
@@ -114,17 +115,25 @@ fn read(
         stream.unread(bytes.to_vec());
         return Poll::Ready(Ok(Step::Other));
     };
-    if let Some(hit) = fast::answer(connection, &head) {
-        put_back(stream, &bytes[head.len..]);
-        return Poll::Ready(begin_hit(stream, connection, hit, cx));
-    }
+    let begun = match fast::answer(connection, &head, bytes) {
+        Fast::Hit(hit) => {
+            put_back(stream, &bytes[head.len..]);
+            return Poll::Ready(begin_hit(stream, connection, hit, cx));
+        }
+        Fast::Reply(reply) => {
+            put_back(stream, &bytes[head.len..]);
+            let (is_head, last) = (head.is_head, head.closes);
+            return Poll::Ready(Ok(Step::Asked(Box::new(Asked { reply, is_head, last }))));
+        }
+        Fast::Full(begun) => begun,
+    };
     let Some(parts) = head.to_parts() else {
         stream.unread(bytes.to_vec());
         return Poll::Ready(Ok(Step::Other));
     };
     put_back(stream, &bytes[head.len..]);
     let (is_head, last) = (head.is_head, head.closes);
-    let reply = pipeline::serve(connection, parts, None);
+    let reply = pipeline::serve(connection, parts, None, begun);
     Poll::Ready(Ok(Step::Asked(Box::new(Asked { reply, is_head, last }))))
 }
 

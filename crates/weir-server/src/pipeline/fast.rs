@@ -13,8 +13,8 @@ use weir_http::path;
 use weir_http::request::Framing;
 
 use super::reply::{self, HitFields};
-use super::{admit, look_up, route};
-use crate::connection::Connection;
+use super::{Begun, admit, look_up, plugins, route, seen};
+use crate::connection::{Connection, Reply};
 use crate::live::{Live, Route};
 use crate::metrics::CacheResult;
 use crate::outgoing::{HEAD_BYTES, write_date, write_field};
@@ -32,8 +32,29 @@ pub(crate) struct Hit {
     pub(crate) last: bool,
 }
 
-/// Answers a request, if it is plain and a hit.
-pub(crate) fn answer(connection: &Arc<Connection>, head: &Head<'_, '_>) -> Option<Hit> {
+/// What the fast path makes of a request.
+pub(crate) enum Fast {
+    /// The answer.
+    Hit(Hit),
+    /// A hit that plugins make something else of.
+    Reply(Reply),
+    /// It takes the full path, on from where plugins have seen it.
+    Full(Option<Begun>),
+}
+
+/// Answers a request, if it is plain and a hit. `raw` begins with the request.
+pub(crate) fn answer(connection: &Arc<Connection>, head: &Head<'_, '_>, raw: &[u8]) -> Fast {
+    let mut begun = None;
+    let answer = try_answer(connection, head, raw, &mut begun);
+    answer.unwrap_or(Fast::Full(begun))
+}
+
+fn try_answer(
+    connection: &Arc<Connection>,
+    head: &Head<'_, '_>,
+    raw: &[u8],
+    begun: &mut Option<Begun>,
+) -> Option<Fast> {
     let request = head.plain()?;
     let shared = &connection.worker.shared;
     let live = shared.live.load();
@@ -48,28 +69,46 @@ pub(crate) fn answer(connection: &Arc<Connection>, head: &Head<'_, '_>) -> Optio
     let path = path::normalise(raw_path).ok()?;
     let route = site.routes.find(path.as_str())?;
 
-    // Plugins.
-    if !route.chain.load().is_empty() {
-        return None;
-    }
-
     // Admit.
     admit::admit(route, &Method::GET, Framing::Empty).ok()?;
 
+    // Plugins.
+    let chain = route.chain.load();
+    let mut variant = 0;
+    if !chain.is_empty() {
+        let show = || seen::request(connection, &raw[..head.len]);
+        let shown = begun.insert(plugins::begin(connection, route, &chain, started, &show));
+        if !shown.passed(&chain) {
+            return None;
+        }
+        variant = shown.variant();
+    }
+
     // Cache.
     let now_ms = coarse_unix_ms();
-    let asked = look_up::Asked { host: &request.host.name, path: path.as_str(), query, variant: 0 };
+    let asked = look_up::Asked { host: &request.host.name, path: path.as_str(), query, variant };
     let object = look_up::plain_hit(connection, route, &asked, now_ms)?;
 
     // Reply.
     let last = head.closes || shared.is_draining();
-    let head = write_head(&live, route, &object, now_ms, last)?;
+    let response_head = write_head(&live, route, &object, now_ms, last)?;
     let mut record = Record::start(connection, started);
     record.set_plain_route(route, &request);
     route.metrics.count_fast(connection.worker.index);
+    if let Some(begun) = begun.take() {
+        let show = || seen::response(route, &object, now_ms);
+        let (passage, onward) = begun.show_hit(&show);
+        if let Some(passage) = &passage {
+            record.set_passage(Arc::clone(passage));
+        }
+        if let Some((onward, passage)) = onward.zip(passage) {
+            let reply = plugins::go_on(head, record, route, object, now_ms, passage, onward);
+            return Some(Fast::Reply(reply));
+        }
+    }
     record.status = StatusCode::OK.as_u16();
     record.cache = CacheResult::Hit;
-    Some(Hit { record, head, object, last })
+    Some(Fast::Hit(Hit { record, head: response_head, object, last }))
 }
 
 /// The part of a response's head that is the same for every hit of an object, as it is sent.

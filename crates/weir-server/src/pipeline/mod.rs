@@ -19,6 +19,7 @@ mod proxy;
 mod refuse;
 mod reply;
 mod route;
+mod seen;
 mod select;
 mod tunnel;
 mod unread;
@@ -41,7 +42,7 @@ use content::Content;
 pub(crate) use forward::Introduction;
 use look_up::{Found, Missed};
 pub(crate) use look_up::{key_authority, plain_scope, scopes};
-pub(crate) use plugins::Passage;
+pub(crate) use plugins::{Begun, Passage};
 use refuse::Refusal;
 use reply::Answer;
 pub(crate) use reply::storable;
@@ -80,11 +81,13 @@ pub(crate) struct Target {
     upstream: Option<Arc<Group>>,
 }
 
-/// Answers one request. Without `body` it has no content and comes by the fast lane.
+/// Answers one request. Without `body` it has no content and comes by the fast lane, whose fast
+/// path may have shown it to plugins.
 pub(crate) fn serve(
     connection: &Arc<Connection>,
     mut head: Parts,
     body: Option<Incoming>,
+    begun: Option<Begun>,
 ) -> Reply {
     let mut record = Record::start(connection, Instant::now());
     let version = head.version;
@@ -118,7 +121,8 @@ pub(crate) fn serve(
     if !chain.is_empty() {
         let authority = routed.authority.to_owned();
         let (connection, chain) = (Arc::clone(connection), Arc::clone(&chain));
-        let asked = plugins::Asked { connection, record, route, chain, head, authority, body };
+        let asked =
+            plugins::Asked { connection, record, route, chain, head, authority, body, begun };
         return Reply::Later(Box::pin(plugins::answer(asked)));
     }
 

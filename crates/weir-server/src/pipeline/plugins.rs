@@ -2,6 +2,7 @@
 //! before it is sent. What they change is checked like what a client sends, and how messages are
 //! framed stays Weir's business.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,22 +15,25 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use weir_cache::Object;
 use weir_config::{At, OnFailure};
+use weir_http::head::Head;
 use weir_origin::upstream::{Group, ResponseBody};
 use weir_plugin::{
-    Answer, CallBody, Content as Shown, Facts, Failure, FailureKind, Hooks, Lend, Passed,
-    RequestHead, ResponseHead, StoredFacts, Stream, Wishes,
+    Answer, AtOnce, CallBody, Content as Shown, Facts, Failure, FailureKind, Glance, Hooks, Lend,
+    Passed, RequestHead, ResponseHead, StoredFacts, Stream, Wishes,
 };
 
 use super::client_body::ClientBody;
 use super::content::Content;
 use super::refuse::{self, Refusal};
+use super::reply;
 use crate::body::{Content as Body, ReplyBody};
-use crate::chain::Chain;
-use crate::connection::Connection;
+use crate::chain::{Chain, Link};
+use crate::connection::{Connection, Reply};
 use crate::live::Route;
 use crate::record::Record;
 
 /// A request's way through its route's plugins.
+#[derive(Default)]
 pub(crate) struct Passage {
     steps: Vec<Step>,
     /// What the plugins wish about the cache and the source.
@@ -65,6 +69,8 @@ pub(super) struct Asked {
     /// Host and port as the client wrote them.
     pub(super) authority: String,
     pub(super) body: Option<Incoming>,
+    /// What the fast path has begun.
+    pub(super) begun: Option<Begun>,
 }
 
 /// What plugins make of a head that is about to be stored.
@@ -110,12 +116,19 @@ enum End {
 
 /// Answers a request of a route with plugins.
 pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
-    let Asked { connection, mut record, route, chain, mut head, authority, body } = asked;
+    let Asked { connection, mut record, route, chain, mut head, authority, body, begun } = asked;
     let mut content = body.map(Content::Client);
-    let mut passage = Passage { steps: Vec::new(), wishes: Combined::default() };
+    let Begun { mut passage, next, pending } = begun.unwrap_or_default();
     let started = record.started();
     let mut request = Request { head: &mut head, authority, content: &mut content, started };
-    let passed = passage.request(&connection, &route, &chain, &mut request).await;
+    let resumed = match pending {
+        Some(pending) => passage.resume(&connection, pending, &mut request).await,
+        None => Ok(()),
+    };
+    let passed = match resumed {
+        Ok(()) => passage.request(&connection, &route, &chain.links[next..], &mut request).await,
+        end => end,
+    };
     let passage = Arc::new(passage);
     record.set_passage(Arc::clone(&passage));
     let (method, version) = (head.method.clone(), head.version);
@@ -131,6 +144,162 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
     passage.response(response, &method, version).await
 }
 
+/// What the fast path has begun.
+#[derive(Default)]
+pub(crate) struct Begun {
+    passage: Passage,
+    /// The first plugin of the chain that has not seen the request.
+    next: usize,
+    /// The one before it, if it did not let the request pass at once and as it was.
+    pending: Option<Pending>,
+}
+
+enum Pending {
+    Seen(Step, Pin<Box<dyn Future<Output = Passed<RequestHead>> + Send>>),
+    Failed(Failure),
+}
+
+/// Shows a plain request to the plugins of its route, as far as that goes without waiting and
+/// without a change.
+pub(super) fn begin(
+    connection: &Arc<Connection>,
+    route: &Route,
+    chain: &Chain,
+    started: Instant,
+    head: &dyn Fn() -> Arc<dyn Lend<RequestHead>>,
+) -> Begun {
+    let mut begun = Begun::default();
+    let bag = (chain.links.len() > 1).then(Arc::default);
+    let worker = connection.worker.index;
+    let mut shown: Option<Arc<dyn Lend<RequestHead>>> = None;
+    for (index, link) in chain.links.iter().enumerate() {
+        begun.next = index;
+        let Some(generation) = link.only().filter(|only| !only.hooks().looks_up()) else { break };
+        let about = connection.about(&route.facts, link.at);
+        let facts = Facts { about, started, bag: bag.clone() };
+        let mut show = || Arc::clone(shown.get_or_insert_with(head));
+        let (stream, passed) = match Glance::at(generation, worker, &facts, &mut show) {
+            Glance::Passed => {
+                begun.next = index + 1;
+                continue;
+            }
+            Glance::More(stream, passed) => (stream, passed),
+            Glance::Failed(failure) => {
+                begun.fail(index, generation.on_failure(), failure);
+                if begun.pending.is_some() {
+                    break;
+                }
+                continue;
+            }
+            Glance::Not => match Stream::open_now(generation, worker, &facts) {
+                None => break,
+                Some(Ok(stream)) => {
+                    let passed = stream.request_at_once(show());
+                    (stream, passed)
+                }
+                Some(Err(failure)) => {
+                    begun.fail(index, generation.on_failure(), failure);
+                    if begun.pending.is_some() {
+                        break;
+                    }
+                    continue;
+                }
+            },
+        };
+        if link.at == At::Fill {
+            begun.passage.wishes.variant ^= generation.fingerprint();
+        }
+        begun.next = index + 1;
+        let step = Step { stream, at: link.at };
+        match passed {
+            AtOnce::Unchanged => begun.passage.steps.push(step),
+            AtOnce::Later(passed) => {
+                begun.pending = Some(Pending::Seen(step, passed));
+                break;
+            }
+        }
+    }
+    begun
+}
+
+impl Begun {
+    fn fail(&mut self, index: usize, policy: OnFailure, failure: Failure) {
+        self.next = index + 1;
+        if policy == OnFailure::Fail {
+            self.pending = Some(Pending::Failed(failure));
+        }
+    }
+
+    /// All plugins have let the request pass as it was, and nothing is to be asked of them when it
+    /// is a hit.
+    pub(super) fn passed(&self, chain: &Chain) -> bool {
+        self.pending.is_none()
+            && self.next == chain.links.len()
+            && self.passage.with(Hooks::sees_hits).next().is_none()
+    }
+
+    pub(super) fn variant(&self) -> u64 {
+        self.passage.wishes.variant
+    }
+
+    /// Shows a stored response, whose head is `head`, to the plugins that see what is delivered.
+    /// Where one does not let it pass at once and as it is, that is where to go on.
+    pub(super) fn show_hit(
+        self,
+        head: &dyn Fn() -> Arc<dyn Lend<ResponseHead>>,
+    ) -> (Option<Arc<Passage>>, Option<Onward>) {
+        if self.passage.steps.is_empty() {
+            return (None, None);
+        }
+        let mut shown: Option<Arc<dyn Lend<ResponseHead>>> = None;
+        let passage = Arc::new(self.passage);
+        for (index, step) in passage.steps.iter().enumerate() {
+            let hooks = step.stream.hooks();
+            if step.at != At::Delivery || !hooks.sees_responses() {
+                continue;
+            }
+            let passed = match hooks.sees_response_bodies() {
+                true => None,
+                false => {
+                    match step.stream.response_at_once(Arc::clone(shown.get_or_insert_with(head))) {
+                        AtOnce::Unchanged => continue,
+                        AtOnce::Later(passed) => Some(passed),
+                    }
+                }
+            };
+            return (Some(passage), Some(Onward { index, passed }));
+        }
+        (Some(passage), None)
+    }
+}
+
+/// Where the fast path left a response.
+pub(super) struct Onward {
+    /// The step that it is at.
+    index: usize,
+    /// What that step makes of it, if it has seen it.
+    passed: Option<Pin<Box<dyn Future<Output = Passed<ResponseHead>> + Send>>>,
+}
+
+/// Goes on with a hit that a plugin did not let pass at once and as it is.
+pub(super) fn go_on(
+    head: &Head<'_, '_>,
+    record: Record,
+    route: &Arc<Route>,
+    object: Arc<Object>,
+    now_ms: u64,
+    passage: Arc<Passage>,
+    onward: Onward,
+) -> Reply {
+    // It is plain, and the hit one to plain requests: the fields do not matter.
+    let mut parts = http::Request::new(()).into_parts().0;
+    let response = reply::from_cache(record, route, &mut parts, false, object, now_ms);
+    let method = if head.is_head { http::Method::HEAD } else { http::Method::GET };
+    Reply::Later(Box::pin(async move {
+        passage.response_from(response, &method, Version::HTTP_11, onward).await
+    }))
+}
+
 /// The request as it is passed from plugin to plugin.
 struct Request<'a> {
     head: &'a mut Parts,
@@ -144,12 +313,12 @@ impl Passage {
         &mut self,
         connection: &Arc<Connection>,
         route: &Arc<Route>,
-        chain: &Chain,
+        links: &[Link],
         request: &mut Request<'_>,
     ) -> Result<(), End> {
         // Several plugins of a request may tell each other something.
-        let bag = (chain.links.len() > 1).then(Arc::default);
-        for link in &chain.links {
+        let bag = (links.len() > 1).then(Arc::default);
+        for link in links {
             let Some(generation) = link.pick() else { continue };
             let facts = Facts {
                 about: connection.about(&route.facts, link.at),
@@ -168,27 +337,8 @@ impl Passage {
             if link.at == At::Fill {
                 self.wishes.variant ^= generation.fingerprint();
             }
-            self.steps.push(Step { stream: stream.clone(), at: link.at });
             let wishes = request.show(connection, route, &stream).await;
-            let wishes = match wishes {
-                Ok(wishes) => wishes,
-                Err(failure) if policy == OnFailure::Pass => {
-                    skipped(generation.name(), &failure);
-                    self.steps.pop();
-                    continue;
-                }
-                Err(failure) => return Err(End::Failed(failure)),
-            };
-            self.take(connection, wishes)?;
-            if generation.hooks().looks_up() {
-                match stream.lookup().await {
-                    Ok(wishes) => self.take(connection, wishes)?,
-                    Err(failure) if policy == OnFailure::Pass => {
-                        skipped(generation.name(), &failure);
-                    }
-                    Err(failure) => return Err(End::Failed(failure)),
-                }
-            }
+            self.add(connection, Step { stream, at: link.at }, wishes).await?;
         }
         if self.changes_response_bodies() {
             // The plugin sees the whole; a part of what it makes of that cannot be told beforehand.
@@ -196,6 +346,54 @@ impl Passage {
             request.head.headers.remove(header::IF_RANGE);
         }
         Ok(())
+    }
+
+    /// A plugin has seen the request.
+    async fn add(
+        &mut self,
+        connection: &Connection,
+        step: Step,
+        wishes: Result<Wishes, Failure>,
+    ) -> Result<(), End> {
+        let stream = step.stream.clone();
+        let generation = stream.generation();
+        let policy = generation.on_failure();
+        self.steps.push(step);
+        match wishes {
+            Ok(wishes) => self.take(connection, wishes)?,
+            Err(failure) if policy == OnFailure::Pass => {
+                skipped(generation.name(), &failure);
+                self.steps.pop();
+                return Ok(());
+            }
+            Err(failure) => return Err(End::Failed(failure)),
+        }
+        if !generation.hooks().looks_up() {
+            return Ok(());
+        }
+        match stream.lookup().await {
+            Ok(wishes) => self.take(connection, wishes),
+            Err(failure) if policy == OnFailure::Pass => {
+                skipped(generation.name(), &failure);
+                Ok(())
+            }
+            Err(failure) => Err(End::Failed(failure)),
+        }
+    }
+
+    /// Goes on with what the fast path has begun.
+    async fn resume(
+        &mut self,
+        connection: &Connection,
+        pending: Pending,
+        request: &mut Request<'_>,
+    ) -> Result<(), End> {
+        let (step, passed) = match pending {
+            Pending::Seen(step, passed) => (step, passed.await),
+            Pending::Failed(failure) => return Err(End::Failed(failure)),
+        };
+        let wishes = request.take(passed);
+        self.add(connection, step, wishes).await
     }
 
     /// Takes over what a plugin wishes.
@@ -315,14 +513,31 @@ impl Passage {
     /// Shows a response to the plugins that see what is delivered.
     async fn response(
         &self,
-        mut response: Response<ReplyBody>,
+        response: Response<ReplyBody>,
         method: &http::Method,
         version: Version,
     ) -> Response<ReplyBody> {
-        for step in self.delivery().filter(|step| step.stream.hooks().sees_responses()) {
+        self.response_from(response, method, version, Onward { index: 0, passed: None }).await
+    }
+
+    /// Goes on showing a response.
+    pub(super) async fn response_from(
+        &self,
+        mut response: Response<ReplyBody>,
+        method: &http::Method,
+        version: Version,
+        onward: Onward,
+    ) -> Response<ReplyBody> {
+        let Onward { index, mut passed } = onward;
+        for step in &self.steps[index.min(self.steps.len())..] {
+            if step.at != At::Delivery || !step.stream.hooks().sees_responses() {
+                continue;
+            }
             let (mut parts, mut body) = response.into_parts();
             let mut record = body.take_record();
-            declare_length(&mut parts, &body);
+            if *method != http::Method::HEAD {
+                declare_length(&mut parts, &body);
+            }
             let shown = Arc::new(Shower(ResponseHead {
                 status: parts.status,
                 headers: parts.headers.clone(),
@@ -452,10 +667,15 @@ impl Request<'_> {
             }
         };
         let is_shown = matches!(shown, Shown::Shown(_));
-        let passed = stream.request(Arc::new(Shower(head)), shown).await;
+        let mut passed = stream.request(Arc::new(Shower(head)), shown).await;
         if is_shown && let Some(Content::Seen(seen, _)) = self.content {
-            *seen = Mutex::new(passed.body.unwrap_or_else(empty));
+            *seen = Mutex::new(passed.body.take().unwrap_or_else(empty));
         }
+        self.take(passed)
+    }
+
+    /// Takes over what a plugin changed.
+    fn take(&mut self, passed: Passed<RequestHead>) -> Result<Wishes, Failure> {
         if let Some(failure) = passed.failure {
             return Err(failure);
         }
@@ -586,7 +806,7 @@ fn transformed(headers: &mut HeaderMap) {
 }
 
 /// A head for plugins to look at.
-struct Shower<H>(H);
+pub(super) struct Shower<H>(pub(super) H);
 
 impl<H: Send + Sync> Lend<H> for Shower<H> {
     fn lend(&self) -> &H {
