@@ -5,9 +5,6 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::hook::Hook;
 
-/// Bytes of a frame's fixed part in version 1.
-pub(crate) const FRAME_BYTES: usize = 136;
-
 /// Bytes of a field in a table.
 pub(crate) const FIELD_BYTES: usize = 16;
 

@@ -3,8 +3,11 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::frame::{FIELD_BYTES, FRAME_BYTES, Frame};
+use crate::frame::{FIELD_BYTES, Frame};
 use crate::hook::Hook;
+
+/// Bytes of a frame's fixed part in version 1.
+const FRAME_BYTES: usize = 136;
 
 /// An address as good as any.
 const BASE: u32 = 0x1_0000;

@@ -18,6 +18,8 @@ mod imports;
 mod messages;
 mod ops;
 mod show;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -9,10 +9,10 @@ use crate::limits::RANDOM_BYTES_MAX;
 use crate::log::{self, Level};
 use crate::memory;
 use crate::properties::Value;
+use crate::proxy_wasm;
 
-/// Bytes of a property's path, and its parts.
+/// Bytes of a property's path.
 const PATH_BYTES_MAX: usize = 1024;
-const PATH_PARTS_MAX: usize = 32;
 
 pub(super) fn log(plugin: &Plugin<'_>, level: u32, ptr: u32, len: u32) -> Outcome<()> {
     let level = Level::new(level).ok_or(Error::BadArgument)?;
@@ -48,37 +48,18 @@ pub(super) fn tick(plugin: Plugin<'_>, ms: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// A path's parts: between zero bytes if it has any, else between dots.
-fn parts(path: &str) -> Outcome<Vec<&str>> {
-    let separator = if path.contains('\0') { '\0' } else { '.' };
-    if path.is_empty() || path.len() > PATH_BYTES_MAX {
-        return Err(Error::BadArgument);
-    }
-    let parts: Vec<&str> = path.split(separator).take(PATH_PARTS_MAX + 1).collect();
-    match parts.len() > PATH_PARTS_MAX {
-        true => Err(Error::BadArgument),
-        false => Ok(parts),
+/// A path with zero bytes between its parts, which may be written with dots.
+fn path(text: &str) -> Outcome<String> {
+    match text.len() {
+        1..=PATH_BYTES_MAX if text.contains('\0') => Ok(text.to_owned()),
+        1..=PATH_BYTES_MAX => Ok(text.replace('.', "\0")),
+        _ => Err(Error::BadArgument),
     }
 }
 
 pub(super) fn property(plugin: &Plugin<'_>, ptr: u32, len: u32) -> Outcome<Bytes> {
-    let path = parts(plugin.text(ptr, len)?)?;
-    let environment = plugin.environment();
-    let exchange = plugin.host.exchanges.get(&plugin.host.own.current);
-    if let Some(exchange) = exchange {
-        let facts = &exchange.facts;
-        if let Some(value) = facts.bag.value(path.join("\0").as_bytes()) {
-            return Ok(value);
-        }
-        let known = facts.connection.property(&path).or_else(|| facts.route.property(&path));
-        if let Some(value) = known {
-            return Ok(encoded(&value));
-        }
-    }
-    let value = match path[..] {
-        ["plugin_name"] => Some(Value::from(environment.name.as_str())),
-        _ => environment.services.property(&path),
-    };
+    let path = path(plugin.text(ptr, len)?)?;
+    let value = proxy_wasm::property(plugin.host, plugin.host.own.current, path.as_bytes());
     value.map(|value| encoded(&value)).ok_or(Error::NotFound)
 }
 
@@ -101,14 +82,17 @@ fn encoded(value: &Value) -> Bytes {
 }
 
 pub(super) fn set_property(
-    plugin: &Plugin<'_>,
-    (path, path_len): (u32, u32),
+    plugin: &mut Plugin<'_>,
+    (at, at_len): (u32, u32),
     (ptr, len): (u32, u32),
 ) -> Outcome<()> {
-    let path = parts(plugin.text(path, path_len)?)?.join("\0");
-    let value = plugin.bytes(ptr, len)?;
-    let exchange = plugin.host.exchanges.get(&plugin.host.own.current).ok_or(Error::NotFound)?;
-    match exchange.facts.bag.set(path.as_bytes(), Bytes::copy_from_slice(value)) {
+    let path = path(plugin.text(at, at_len)?)?;
+    let value = Bytes::copy_from_slice(plugin.bytes(ptr, len)?);
+    let current = plugin.host.own.current;
+    if !plugin.host.exchanges.contains_key(&current) {
+        return Err(Error::NotFound);
+    }
+    match proxy_wasm::set_property(plugin.host, current, path.as_bytes(), value) {
         true => Ok(()),
         false => Err(Error::Limit),
     }

@@ -126,7 +126,7 @@ fn lines<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
 
 /// The functions' names, for the specification.
 #[cfg(test)]
-pub(super) const NAMES: &[&str] = &[
+pub(crate) const NAMES: &[&str] = &[
     "log",
     "now",
     "random",
@@ -180,10 +180,9 @@ fn link_basics(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
         "property_set",
         |mut c: C<'_>, path: u32, path_len: u32, ptr: u32, len: u32| {
             let plugin = Plugin::of(&mut c);
-            done(
-                plugin
-                    .and_then(|plugin| basics::set_property(&plugin, (path, path_len), (ptr, len))),
-            )
+            done(plugin.and_then(|mut plugin| {
+                basics::set_property(&mut plugin, (path, path_len), (ptr, len))
+            }))
         },
     )?;
     linker.func_wrap(MODULE, "call", |mut c: C<'_>, ptr: u32, len: u32, timeout_ms: u32| {
