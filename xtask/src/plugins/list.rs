@@ -27,6 +27,8 @@ pub(super) const PLUGINS: &[Plugin] = &[
     committed("ab-routing", Source::Rust),
     committed("body-replace", Source::Rust),
     committed("canonical-query", Source::AssemblyScript),
+    committed("gray-c", Source::C("gray.c")),
+    committed("gray-rust", Source::Rust),
     committed("header-rewrite", Source::Rust),
     Plugin { name: "hello-go", source: Source::Go, is_committed: false },
     committed("maintenance-c", Source::C("maintenance.c")),
