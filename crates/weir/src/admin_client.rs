@@ -14,8 +14,9 @@ use weir_config::Address;
 /// Bytes of an answer; a status with thousands of routes has some.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// A reload with slow disks may take a while; nothing takes longer.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// A reload with slow disks may take a while, and so may the compiler with a large plugin on a busy
+/// machine; nothing takes longer.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Why a command got no answer.
 pub(crate) enum Failure {
@@ -43,12 +44,41 @@ impl fmt::Display for Failure {
 
 /// Asks for a resource; the answer is JSON.
 pub(crate) fn get(admin: &str, path: &str) -> Result<String, Failure> {
-    ask(admin, Method::GET, path, "")
+    ask(admin, Method::GET, path, Content::json(""))
 }
 
 /// Asks for a change; body and answer are JSON.
 pub(crate) fn post(admin: &str, path: &str, body: &str) -> Result<String, Failure> {
-    ask(admin, Method::POST, path, body)
+    ask(admin, Method::POST, path, Content::json(body))
+}
+
+/// Asks for a change with a body of another type; the answer is JSON.
+pub(crate) fn upload(
+    admin: &str,
+    path: &str,
+    content_type: &str,
+    body: Vec<u8>,
+) -> Result<String, Failure> {
+    let content = Content { media_type: content_type.to_owned(), bytes: body.into() };
+    ask(admin, Method::POST, path, content)
+}
+
+/// Asks for something to be removed; the answer is JSON.
+pub(crate) fn delete(admin: &str, path: &str) -> Result<String, Failure> {
+    ask(admin, Method::DELETE, path, Content::json(""))
+}
+
+/// A request's body.
+struct Content {
+    media_type: String,
+    bytes: Bytes,
+}
+
+impl Content {
+    fn json(text: &str) -> Content {
+        let bytes = Bytes::copy_from_slice(text.as_bytes());
+        Content { media_type: "application/json".to_owned(), bytes }
+    }
 }
 
 /// Reads an answer.
@@ -57,7 +87,7 @@ pub(crate) fn parse<T: DeserializeOwned>(answer: &str) -> Result<T, Failure> {
         .map_err(|cause| Failure::Refused(format!("its answer is not understood: {cause}")))
 }
 
-fn ask(admin: &str, method: Method, path: &str, body: &str) -> Result<String, Failure> {
+fn ask(admin: &str, method: Method, path: &str, body: Content) -> Result<String, Failure> {
     let address = weir_config::parse_listen(admin).map_err(Failure::Address)?;
     let unreachable = |cause: String| Failure::Unreachable { admin: admin.to_owned(), cause };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -83,7 +113,7 @@ async fn exchange(
     address: Address,
     method: Method,
     path: &str,
-    body: &str,
+    body: Content,
 ) -> Result<(bool, String), BoxError> {
     match address {
         Address::Tcp(address) => {
@@ -102,7 +132,7 @@ async fn send<S>(
     host: &str,
     method: Method,
     path: &str,
-    body: &str,
+    body: Content,
 ) -> Result<(bool, String), BoxError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -114,8 +144,8 @@ where
         .method(method)
         .uri(path)
         .header(header::HOST, host)
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(body.to_owned())))?;
+        .header(header::CONTENT_TYPE, body.media_type)
+        .body(Full::new(body.bytes))?;
     let response = sender.send_request(request).await?;
     let accepted = response.status().is_success();
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::plugin_new::Lang;
+
 /// A web server and caching proxy.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, arg_required_else_help = true)]
@@ -30,6 +32,113 @@ pub(crate) enum Command {
     Purge(Purge),
     /// Show what a running server is doing.
     Status(Admin),
+    /// Deploy plugins into a running server, and look after them.
+    #[command(subcommand)]
+    Plugin(Plugin),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Plugin {
+    /// Deploy a plugin, or a new version of one: the next request runs it.
+    Deploy(Box<Deploy>),
+    /// List the plugins.
+    List(Admin),
+    /// Show one plugin, with its earlier deployments.
+    Show(Named),
+    /// End a plugin's trial, or go back to its deployment before.
+    Rollback(Named),
+    /// Remove a plugin.
+    Remove(Named),
+    /// Write a project that builds a plugin.
+    New(New),
+}
+
+/// A plugin of a running server.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// The plugin's name.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) admin: Admin,
+}
+
+/// What is left out stays as it is in the deployment before.
+#[derive(Debug, Args)]
+pub(crate) struct Deploy {
+    /// The plugin's name.
+    pub(crate) name: String,
+    /// The module: Wasm, or WAT text.
+    pub(crate) file: PathBuf,
+    /// Run on this route; may be repeated. Without it the plugin runs on the routes that `use` it
+    /// in the configuration, or on every route if none does.
+    #[arg(long = "route", value_name = "[SITE]/PATTERN")]
+    pub(crate) routes: Vec<String>,
+    /// Where it sees responses on these routes: "delivery" (each time) or "fill" (once, before they
+    /// are stored).
+    #[arg(long, value_name = "WHERE", requires = "routes")]
+    pub(crate) at: Option<String>,
+    /// What it is configured with, JSON by custom.
+    #[arg(long, value_name = "TEXT", conflicts_with = "config_file")]
+    pub(crate) config: Option<String>,
+    /// The same, from a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config_file: Option<PathBuf>,
+    /// proxy-wasm's configuration of the virtual machine.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) vm_config: Option<String>,
+    /// Try it out on this share of the requests first.
+    #[arg(long, value_name = "5%", requires = "duration")]
+    pub(crate) canary: Option<String>,
+    /// For so long; then it is promoted, unless it did worse than the one before.
+    #[arg(id = "duration", long = "for", value_name = "60s", requires = "canary")]
+    pub(crate) duration: Option<String>,
+    /// CPU time of one call.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) cpu: Option<String>,
+    /// Memory of one instance.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// Elements of all tables of one instance.
+    #[arg(long, value_name = "N")]
+    pub(crate) tables: Option<String>,
+    /// Calls expected to take longer leave the worker.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) long: Option<String>,
+    /// Lines a second that it may log.
+    #[arg(long, value_name = "N")]
+    pub(crate) log: Option<String>,
+    /// What becomes of a request on which it fails: "pass" or "fail".
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) on_failure: Option<String>,
+    /// An upstream that it may call, "*" for all; may be repeated.
+    #[arg(long = "allow-upstream", value_name = "NAME")]
+    pub(crate) allow_upstreams: Vec<String>,
+    /// Shared data of others that it may use, "*" for all; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_shared: Vec<String>,
+    /// Whether it may manage stored content: "true" or "false".
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) allow_cache: Option<String>,
+    /// Whether it may see bodies of requests: "true" or "false".
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) allow_request_body: Option<String>,
+    /// Whether it may see bodies of responses: "true" or "false".
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) allow_response_body: Option<String>,
+    #[command(flatten)]
+    pub(crate) admin: Admin,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    /// The plugin's name, and its folder's.
+    pub(crate) name: String,
+    /// The language.
+    #[arg(long)]
+    pub(crate) lang: Lang,
+    /// Where the folder is made.
+    #[arg(long = "dir", value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -153,8 +262,16 @@ mod tests {
             command.get_arguments().filter_map(|a| a.get_long()).map(str::to_owned).collect()
         };
         let command = Cli::command();
-        let known: BTreeMap<String, BTreeSet<String>> =
-            command.get_subcommands().map(|c| (c.get_name().to_owned(), of(c))).collect();
+        let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for command in command.get_subcommands() {
+            let name = command.get_name();
+            if !command.has_subcommands() {
+                known.insert(name.to_owned(), of(command));
+            }
+            for part in command.get_subcommands() {
+                known.insert(format!("{name} {}", part.get_name()), of(part));
+            }
+        }
         assert_eq!(listed, known);
     }
 }

@@ -1,6 +1,8 @@
 //! One function per command.
 
 mod check;
+mod plugin;
+pub(crate) mod plugin_new;
 mod purge;
 mod quick;
 mod status;
@@ -59,6 +61,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Reload(admin) => reload(&admin),
         Command::Purge(purge) => purge::purge(&purge),
         Command::Status(admin) => status::status(&admin),
+        Command::Plugin(command) => plugin::plugin(&command),
     }
 }
 

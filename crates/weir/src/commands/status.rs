@@ -104,7 +104,7 @@ fn upstreams(text: &mut String, status: &Value) {
     }
 }
 
-fn duration(s: u64) -> String {
+pub(super) fn duration(s: u64) -> String {
     match (s / 86_400, s / 3600 % 24, s / 60 % 60, s % 60) {
         (0, 0, 0, s) => format!("{s} s"),
         (0, 0, m, s) => format!("{m} min {s} s"),
@@ -113,7 +113,7 @@ fn duration(s: u64) -> String {
     }
 }
 
-fn bytes(n: u64) -> String {
+pub(super) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = n as f64;
     let mut unit = 0;
