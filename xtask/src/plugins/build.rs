@@ -70,13 +70,17 @@ fn rust(names: &[&str], folder: &Path, out: &Path) -> Result<(), String> {
     let target = folder.join("target");
     // First, because its folders below are to be renamed.
     run(Command::new(&cargo).current_dir(folder).args(["fetch", "--quiet", "--locked"]))?;
-    let mut build = Command::new(&cargo);
-    build.current_dir(folder).args(["build", "--quiet", "--locked", "--release"]);
-    build.arg("--target=wasm32-unknown-unknown").arg("--target-dir").arg(&target);
-    build.args(names.iter().map(|name| format!("--package={name}")));
-    build.env("CARGO_ENCODED_RUSTFLAGS", remapped(folder)?).env_remove("RUSTFLAGS");
-    run(&mut build)?;
+    let flags = remapped(folder)?;
     for name in names {
+        let mut build = Command::new(&cargo);
+        build.current_dir(folder).args(["rustc", "--quiet", "--locked", "--release", "--package"]);
+        // Where a package is also a library for others, cargo would not optimise the whole; and
+        // where it has a profile of its own, cargo would forget to strip it. The names that would
+        // stay depend on where the repository lies.
+        build.arg(name).args(["--crate-type=cdylib", "--target=wasm32-unknown-unknown"]);
+        build.arg("--target-dir").arg(&target).args(["--", "-Cstrip=symbols"]);
+        build.env("CARGO_ENCODED_RUSTFLAGS", &flags).env_remove("RUSTFLAGS");
+        run(&mut build)?;
         let built = target.join("wasm32-unknown-unknown/release").join(name.replace('-', "_"));
         let module = out.join(name).with_extension("wasm");
         fs::copy(built.with_extension("wasm"), &module)
