@@ -63,3 +63,8 @@ pub use frame::{Fields, Frame, Request, Response, Stored};
 pub use hook::{Hook, Parts};
 pub use host::HostError;
 pub use plugin::Plugin;
+
+/// The Rust in the specification.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/manual/plugin-interface.md")]
+struct Specification;

@@ -204,3 +204,105 @@ fn shaped<'a>(edit: &Edit<'a>, value: &'a [u8]) -> Result<Value<'a>, EditError> 
         _ => Ok(shaped),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::ops::OPS;
+    use super::*;
+
+    /// A record as bytes, with a value in the shape that its row says, or elsewhere at the start of
+    /// the memory.
+    fn record(spec: &Spec, name: &[u8], value: &[u8], elsewhere: bool) -> Vec<u8> {
+        let name = if spec.named { name } else { &[] };
+        let value = match spec.value {
+            Shape::Nothing => Vec::new(),
+            Shape::Bytes => value.to_vec(),
+            Shape::U32 => vec![1, 0, 0, 0],
+            Shape::U64 | Shape::Span => vec![1, 0, 0, 0, 0, 0, 0, 0],
+        };
+        let inline = match elsewhere {
+            true => [0_u32.to_le_bytes(), (value.len() as u32).to_le_bytes()].concat(),
+            false => value,
+        };
+        let mut bytes = vec![spec.op as u8, u8::from(elsewhere)];
+        bytes.extend((name.len() as u16).to_le_bytes());
+        bytes.extend((inline.len() as u32).to_le_bytes());
+        bytes.extend(name);
+        bytes.extend(inline);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_bytes_there_are_they_end_in_records_or_one_error(
+            memory in prop::collection::vec(any::<u8>(), 0..300),
+            ptr in 0_u32..400,
+            len in 0_u32..400,
+        ) {
+            if let Ok(edits) = decode(&memory, ptr, len) {
+                let all: Vec<_> = edits.collect();
+                prop_assert!(all.len() <= len as usize / RECORD_HEAD + 1);
+                let errors = all.iter().filter(|edit| edit.is_err()).count();
+                prop_assert!(errors == 0 || errors == 1 && all.last().is_some_and(Result::is_err));
+            } else {
+                prop_assert!(ptr as usize + len as usize > memory.len());
+            }
+        }
+
+        #[test]
+        fn what_is_written_is_read(
+            records in prop::collection::vec(
+                (
+                    0_usize..OPS.len(),
+                    prop::collection::vec(any::<u8>(), 1..20),
+                    prop::collection::vec(any::<u8>(), 0..40),
+                    any::<bool>(),
+                ),
+                0..20,
+            ),
+            cut in 0_usize..2000,
+        ) {
+            // What is elsewhere is a number with the value 1, whatever its size; or those bytes.
+            let mut memory = vec![0; 64];
+            memory[0] = 1;
+            let start = memory.len();
+            let mut written = 0;
+            for (row, name, value, elsewhere) in &records {
+                memory.extend(record(&OPS[*row], name, value, *elsewhere));
+                written += 1;
+            }
+            let len = memory.len() - start;
+            let edits: Vec<_> = decode(&memory, start as u32, len as u32)
+                .unwrap()
+                .collect::<Result<_, _>>()
+                .unwrap();
+            prop_assert_eq!(edits.len(), written);
+            for (edit, (row, name, value, elsewhere)) in edits.iter().zip(&records) {
+                let spec = &OPS[*row];
+                prop_assert_eq!(edit.op(), spec.op);
+                prop_assert_eq!(edit.name, if spec.named { &name[..] } else { &[] });
+                match spec.value {
+                    Shape::Bytes if *elsewhere => prop_assert_eq!(edit.bytes(), &memory[..value.len()]),
+                    Shape::Bytes => prop_assert_eq!(edit.bytes(), &value[..]),
+                    Shape::U32 | Shape::U64 => prop_assert_eq!(edit.number(), 1),
+                    Shape::Span => prop_assert_eq!(edit.value, Value::Span(1, 0)),
+                    Shape::Nothing => prop_assert_eq!(edit.value, Value::Nothing),
+                }
+            }
+            // A list that is cut anywhere but between records ends in an error.
+            let cut = cut.min(len);
+            let ends: Vec<usize> = records
+                .iter()
+                .scan(0, |at, (row, name, value, elsewhere)| {
+                    *at += record(&OPS[*row], name, value, *elsewhere).len();
+                    Some(*at)
+                })
+                .collect();
+            let whole = cut == 0 || ends.contains(&cut);
+            let mut edits = decode(&memory, start as u32, cut as u32).unwrap();
+            prop_assert_eq!(edits.all(|edit| edit.is_ok()), whole);
+        }
+    }
+}

@@ -225,3 +225,62 @@ fn bytes_needed(content: &Content<'_>) -> usize {
         .map(|(name, value)| FIELD_BYTES + name.as_str().len() + value.len());
     FRAME_BYTES + line + fields.sum::<usize>()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue, Method, Version};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BASE: u32 = 0x4000;
+
+    fn text(buffer: &[u8], at: usize) -> &[u8] {
+        let word = |at: usize| u32::from_le_bytes(buffer[at..at + 4].try_into().unwrap()) as usize;
+        let start = word(at) - BASE as usize;
+        &buffer[start..start + word(at + 4)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_fits_exactly_and_shows_everything(
+            lines in prop::collection::vec(("[a-z][a-z0-9-]{0,40}", "[ -~]{0,70}"), 0..30),
+            target in "/[a-z]{0,60}",
+        ) {
+            let headers: HeaderMap = lines
+                .iter()
+                .map(|(name, value)| {
+                    let name = HeaderName::try_from(name.as_str()).unwrap();
+                    (name, HeaderValue::try_from(value.as_str()).unwrap())
+                })
+                .collect();
+            let head = RequestHead {
+                method: Method::GET,
+                secure: false,
+                authority: "a".to_owned(),
+                target: target.clone(),
+                version: Version::HTTP_11,
+                headers: HeaderMap::new(),
+            };
+            let content = Content {
+                line: Some(&head),
+                request: Some(&headers),
+                trailers: Some(&headers),
+                ..Content::default()
+            };
+            let needed = bytes_needed(&content);
+            let mut buffer = vec![0; needed];
+            prop_assert_eq!(lay_out(&mut buffer[..needed - 1], BASE, &content), Err(TooSmall(needed)));
+            prop_assert_eq!(lay_out(&mut buffer, BASE, &content), Ok(()));
+            prop_assert_eq!(text(&buffer, 40), target.as_bytes());
+            let mut at = FRAME_BYTES;
+            for _ in 0..2 {
+                for (name, value) in &headers {
+                    prop_assert_eq!(text(&buffer, at), name.as_str().as_bytes());
+                    prop_assert_eq!(text(&buffer, at + 8), value.as_bytes());
+                    at += FIELD_BYTES;
+                }
+            }
+        }
+    }
+}

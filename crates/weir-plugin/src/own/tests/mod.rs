@@ -1,5 +1,6 @@
 //! The interface with real modules: a puppet whose hooks do what the test says.
 
+mod documents;
 mod gray;
 mod held;
 mod hooks;
