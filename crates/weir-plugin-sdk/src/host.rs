@@ -296,7 +296,7 @@ impl Metric {
     ///
     /// # Errors
     /// [`HostError::BadArgument`] for what its kind does not do.
-    pub fn add(self, delta: i64) -> Result<()> {
+    pub fn add(&self, delta: i64) -> Result<()> {
         done(raw::metric_add(self.0, delta))
     }
 

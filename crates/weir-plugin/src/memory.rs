@@ -1,6 +1,6 @@
 //! Guest memory, looked at with suspicion: every address and length comes from the guest.
 
-use wasmtime::{AsContext, AsContextMut, Caller, Memory};
+use wasmtime::{AsContextMut, Caller, Memory};
 
 use crate::host::Host;
 
@@ -61,9 +61,4 @@ pub(crate) fn split<'a>(
     memory: Memory,
 ) -> (&'a mut [u8], &'a mut Host) {
     memory.data_and_store_mut(caller.as_context_mut())
-}
-
-/// Bytes of the memory as it is now.
-pub(crate) fn size(store: impl AsContext, memory: Memory) -> usize {
-    memory.data_size(store)
 }

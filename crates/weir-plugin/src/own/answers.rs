@@ -35,15 +35,16 @@ impl Mailbox {
     }
 
     /// Puts an answer in and wakes the request, if that is held.
-    fn deliver(&self, answer: CallResult) -> Result<(), CallResult> {
+    /// Returns it if nobody waits.
+    fn deliver(&self, answer: CallResult) -> Option<CallResult> {
         let mut inside = self.inside.lock();
         if !inside.is_held {
-            return Err(answer);
+            return Some(answer);
         }
         inside.answers.push_back(answer);
         drop(inside);
         self.signal.tell();
-        Ok(())
+        None
     }
 }
 
@@ -78,8 +79,8 @@ impl Guest {
         let called = match caller.mailbox.upgrade() {
             None => called,
             Some(mailbox) => match mailbox.deliver(called) {
-                Ok(()) => return Ok(()),
-                Err(called) => called,
+                None => return Ok(()),
+                Some(called) => called,
             },
         };
         if !self.has(Hook::Call) {

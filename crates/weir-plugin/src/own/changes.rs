@@ -135,6 +135,9 @@ fn allowed(edit: &Edit<'_>, place: &Place<'_>) -> Result<(), EditError> {
 
 /// A record after ANSWER.
 fn build_answer(answer: &mut Answer, edit: &Edit<'_>) -> Result<(), EditError> {
+    if !edit.spec.in_answer {
+        return Err(edit.error("expected SET, ADD, BODY, TRAILER or NOTE after ANSWER"));
+    }
     let mut lines = answer.headers.len() + answer.trailers.len();
     fields::count(edit, &mut lines)?;
     match edit.op() {
@@ -151,7 +154,8 @@ fn build_answer(answer: &mut Answer, edit: &Edit<'_>) -> Result<(), EditError> {
             answer.trailers.append(name, value);
         }
         Op::Body => answer.body = joined(std::mem::take(&mut answer.body), edit)?,
-        _ => return Err(edit.error("expected SET, ADD, BODY, TRAILER or NOTE after ANSWER")),
+        // NOTE is not about the answer, and nothing else is in the table.
+        _ => {}
     }
     Ok(())
 }

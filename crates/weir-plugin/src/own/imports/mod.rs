@@ -164,7 +164,7 @@ fn link_basics(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
     linker.func_wrap(MODULE, "log", |mut c: C<'_>, level: u32, ptr: u32, len: u32| {
         done(Plugin::of(&mut c).and_then(|plugin| basics::log(&plugin, level, ptr, len)))
     })?;
-    linker.func_wrap(MODULE, "now", || basics::now())?;
+    linker.func_wrap(MODULE, "now", basics::now)?;
     linker.func_wrap(MODULE, "random", |mut c: C<'_>, ptr: u32, len: u32| {
         done(Plugin::of(&mut c).and_then(|plugin| basics::random(plugin, ptr, len)))
     })?;

@@ -300,7 +300,9 @@ fn a_frame_that_does_not_fit_gets_a_larger_buffer() {
     puppet.hook(Phase::RequestHead).unwrap();
     assert_eq!(puppet.fields(FRAME_AT + 72)[3].1.len(), 30_000);
     let Some(Lent::Own(head)) = &mut puppet.exchange().request else { unreachable!() };
-    (0..3).for_each(|_| drop(head.headers.append("x-long", long.clone())));
+    for _ in 0..3 {
+        head.headers.append("x-long", long.clone());
+    }
     let failure = puppet.hook(Phase::RequestHead).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Memory);
     assert!(failure.message.contains("weir_buffer(0, "), "{failure}");

@@ -130,7 +130,6 @@ struct Puppet {
     store: Store<Host>,
     guest: Guest,
     stage: Arc<Stage>,
-    engine: Engine,
     _runtime: Option<Runtime>,
 }
 
@@ -179,7 +178,7 @@ impl Puppet {
         let instance = compiled.pre().instantiate(&mut store).unwrap();
         store.data_mut().memory = instance.get_memory(&mut store, "memory");
         let guest = Guest::start(&mut store, &instance)?;
-        let mut puppet = Puppet { store, guest, stage, engine, _runtime: runtime };
+        let mut puppet = Puppet { store, guest, stage, _runtime: runtime };
         puppet.open();
         Ok(puppet)
     }
