@@ -1,6 +1,7 @@
 //! Places: threads that run plugins, each with an instance of its own.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -64,13 +65,28 @@ impl Home {
     ) {
         let (slot, serial) = (self.slot.clone(), self.serial);
         self.own_loop.spawn(async move {
-            if let Some(slot) = slot.upgrade() {
+            let mut call = Some(call);
+            for _ in 0..STARTING_LOOKS_MAX {
+                let Some(slot) = slot.upgrade() else { return };
                 // A failure is reported where it happens, and there is nobody else to tell.
-                let _ = slot.with(serial, call);
+                let called = slot.with(serial, |instance| match call.take() {
+                    Some(call) => call(instance),
+                    None => Ok(()),
+                });
+                if called.is_some() || slot.is_filled() {
+                    return;
+                }
+                // What an instance asked for while it started may be there before it is.
+                drop(slot);
+                tokio::time::sleep(STARTING_LOOK_PERIOD).await;
             }
         });
     }
 }
+
+/// How often, and how many times, it is looked whether an instance has started.
+const STARTING_LOOK_PERIOD: Duration = Duration::from_millis(10);
+const STARTING_LOOKS_MAX: usize = 100;
 
 /// What is told when an instance has failed.
 pub(crate) type OnFailure = Box<dyn Fn(usize, &Failure) + Send + Sync>;
