@@ -18,6 +18,11 @@ cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
+    if std::env::var_os(plugins::rustc::WRAPPER).is_some() {
+        let ran = plugins::rustc::run(std::env::args_os().skip(1).collect());
+        return ran
+            .unwrap_or_else(|e| print(&mut io::stderr(), &format!("{e}\n"), ExitCode::FAILURE));
+    }
     let command = std::env::args().nth(1).unwrap_or_else(|| "help".into());
     match command.as_str() {
         "tidy" => run_tidy(),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::list::{Plugin, Source};
+use super::rustc::WRAPPER;
 use super::tools::Tools;
 
 /// What a C compiler is told. Bulk memory, so that copies need no library; warnings are errors.
@@ -67,7 +68,9 @@ fn write_anew(module: &Path) -> std::io::Result<()> {
 
 fn rust(names: &[&str], folder: &Path, out: &Path) -> Result<(), String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let target = folder.join("target");
+    // Not that of others: cargo does not build anew what another wrapper has built.
+    let target = folder.join("target/modules");
+    let wrapper = env::current_exe().map_err(|e| format!("this program: {e}"))?;
     // First, because its folders below are to be renamed.
     run(Command::new(&cargo).current_dir(folder).args(["fetch", "--quiet", "--locked"]))?;
     let flags = remapped(folder)?;
@@ -80,6 +83,7 @@ fn rust(names: &[&str], folder: &Path, out: &Path) -> Result<(), String> {
         build.arg(name).args(["--crate-type=cdylib", "--target=wasm32-unknown-unknown"]);
         build.arg("--target-dir").arg(&target).args(["--", "-Cstrip=symbols"]);
         build.env("CARGO_ENCODED_RUSTFLAGS", &flags).env_remove("RUSTFLAGS");
+        build.env("RUSTC_WRAPPER", &wrapper).env(WRAPPER, "1");
         run(&mut build)?;
         let built = target.join("wasm32-unknown-unknown/release").join(name.replace('-', "_"));
         let module = out.join(name).with_extension("wasm");

@@ -3,6 +3,7 @@
 
 mod build;
 mod list;
+pub(crate) mod rustc;
 mod tools;
 
 use std::collections::BTreeMap;
