@@ -27,6 +27,7 @@ pub(crate) fn slice_mut(data: &mut [u8], ptr: u32, len: u32) -> Result<&mut [u8]
 }
 
 /// A little-endian 32-bit number at `ptr`.
+#[cfg(test)]
 pub(crate) fn read_u32(data: &[u8], ptr: u32) -> Result<u32, OutOfBounds> {
     let bytes = slice(data, ptr, 4)?;
     Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))

@@ -346,7 +346,7 @@ impl Bench {
         more: &str,
         options: Options,
     ) -> Result<Bench, Failure> {
-        let mut bench = Bench::of(&guest(functions, more), options)?;
+        let mut bench = Bench::of(guest(functions, more), options)?;
         let signature =
             |(_, name, params): &(&str, &str, &str)| ((*name).to_owned(), (*params).to_owned());
         bench.signatures = functions.iter().map(signature).collect();

@@ -3,18 +3,21 @@
 use wasmtime::{Caller, Linker, Module};
 
 use super::plugin::Plugin;
-use super::status::returned;
+use super::status::{Outcome, returned};
 use super::{buffers, functions, streams};
 use crate::failure::{Failure, FailureKind};
 use crate::host::Host;
 use crate::log::{self, Level};
+
+/// A host function without parameters.
+type Function = fn(&mut Plugin<'_>) -> Outcome;
 
 /// Adds what 0.1.0 has and its successors do not.
 pub(super) fn link(linker: &mut Linker<Host>, module: &Module) -> wasmtime::Result<()> {
     functions! { linker:
         "proxy_get_configuration" = buffers::configuration, return_data return_size;
     }
-    let functions: [(&str, fn(&mut Plugin<'_>) -> super::status::Outcome); 3] = [
+    let functions: [(&str, Function); 3] = [
         ("proxy_continue_request", streams::resume_request),
         ("proxy_continue_response", streams::resume_response),
         ("proxy_clear_route_cache", streams::clear_route_cache),
@@ -43,7 +46,7 @@ fn returns_nothing(module: &Module, name: &str) -> bool {
 pub(super) fn link_runtimes(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
     linker.func_wrap("env", "emscripten_notify_memory_growth", |_: u32| {})?;
     linker.func_wrap("env", "pthread_equal", |one: u32, other: u32| u32::from(one == other))?;
-    linker.func_wrap("env", "seed", || fastrand::f64())?;
+    linker.func_wrap("env", "seed", fastrand::f64)?;
     linker.func_wrap(
         "env",
         "abort",

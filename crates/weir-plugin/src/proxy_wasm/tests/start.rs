@@ -37,7 +37,7 @@ fn plugins_start_in_the_order_of_the_specification() {
         (&[("_start", "", b'_'), ("main", both, b'm'), context], "_c"),
         (&[], ""),
     ] {
-        let bench = Bench::of(&writes(functions), Options::default()).unwrap();
+        let bench = Bench::of(writes(functions), Options::default()).unwrap();
         let said = bench.memory(|memory| memory[..expect.len() + 1].to_vec());
         assert_eq!(said, [expect.as_bytes(), &[0]].concat());
     }
@@ -176,7 +176,7 @@ fn old_guest(results: &str) -> String {
 fn modules_of_0_1_0_run() {
     // The specification says one, SDKs the other.
     for results in ["", "(result i32)"] {
-        let bench = Bench::of(&old_guest(results), Options::default()).unwrap();
+        let bench = Bench::of(old_guest(results), Options::default()).unwrap();
         assert_eq!(bench.given(), b"vm");
         assert_eq!(bench.number(524), 12);
         let id = bench.open();
