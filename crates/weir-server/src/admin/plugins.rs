@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyDataStream, BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use weir_config::is_plugin_name;
@@ -142,6 +142,10 @@ async fn read(name: &str, request: Request<Incoming>) -> Result<weir_plugin::Dep
     let bad = |why: String| (StatusCode::BAD_REQUEST, why);
     let mut wanted = Wanted::from_query(request.uri().query().unwrap_or_default()).map_err(bad)?;
     let (parts, body) = request.into_parts();
+    // What is announced to be too large need not be received first.
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
     let body = Limited::new(body, BODY_BYTES_MAX);
     let mut raw = None;
     if has_type(&parts.headers, &["multipart/form-data"]) {
@@ -182,12 +186,14 @@ fn form_error(cause: &multer::Error) -> Wrong {
 fn broken(cause: &str) -> Wrong {
     // What `Limited` says; its type is lost on the way through the form's parser.
     match cause.contains("length limit exceeded") {
-        true => (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("a module has at most {MODULE_BYTES_MAX} bytes"),
-        ),
+        true => too_large(),
         false => (StatusCode::BAD_REQUEST, format!("the body did not arrive: {cause}")),
     }
+}
+
+fn too_large() -> Wrong {
+    let why = format!("a module has at most {MODULE_BYTES_MAX} bytes");
+    (StatusCode::PAYLOAD_TOO_LARGE, why)
 }
 
 /// Changes wait for a thread of their own.
