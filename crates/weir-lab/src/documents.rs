@@ -15,6 +15,9 @@ pub const SIZES: [usize; 13] = [
 /// Sizes for a quick look: one from each regime.
 pub const SIZES_QUICK: [usize; 4] = [1_024, 8_192, 65_536, 204_800];
 
+/// Bytes of the document that plugins and other extensions are measured with.
+pub const SMALL: usize = 500;
+
 /// The folder of the documents below the document root, and the first segment of their path.
 pub const FOLDER: &str = "static";
 

@@ -125,11 +125,8 @@ impl Experiment {
                 continue;
             }
             let missing = contender.program(&options.weir).is_err();
-            if let (Origin::Debian { package, .. }, true) =
-                (contender.origin, missing && options.install)
-            {
-                (options.progress)(&format!("installing {package}"));
-                install::package(package)?;
+            if missing && options.install {
+                install(contender, options)?;
             }
             match contender.program(&options.weir) {
                 Ok(_) => line_up.contenders.push(contender),
@@ -160,7 +157,23 @@ impl Experiment {
             skipped,
             samples: Vec::new(),
             memory: Vec::new(),
+            timings: Vec::new(),
         }
+    }
+}
+
+/// Installs a contender that somebody else makes.
+fn install(contender: &Contender, options: &Options) -> Result<()> {
+    match contender.origin {
+        Origin::Debian { package, .. } => {
+            (options.progress)(&format!("installing {package}"));
+            install::package(package)
+        }
+        Origin::Python { package, .. } => {
+            (options.progress)(&format!("installing {package}"));
+            install::python_package(package)
+        }
+        Origin::Weir | Origin::Lab => Ok(()),
     }
 }
 
@@ -188,7 +201,7 @@ fn start(
             }
             Ok(Some(running))
         }
-        Err(error) if matches!(contender.origin, Origin::Debian { .. }) => {
+        Err(error) if !matches!(contender.origin, Origin::Weir | Origin::Lab) => {
             (options.progress)(&format!("skipped: {error}"));
             record.skipped.push(error.to_string());
             Ok(None)

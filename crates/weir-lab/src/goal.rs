@@ -1,7 +1,7 @@
 //! The goals of the experiments, as data, and whether a result meets them.
 
 use crate::result::{MemorySample, Record, Sample};
-use crate::stats::{median, paired_ratio};
+use crate::stats::{differences, median, paired_ratio};
 
 /// A line of an experiment: a contender and the kind of document it serves.
 pub type Series = (&'static str, &'static str);
@@ -15,6 +15,27 @@ pub enum Measure {
     ThroughputAtLeast(Series, f64),
     /// The server's memory per connection in bytes; at most the bound.
     MemoryAtMost(f64),
+    /// What is timed by itself, in nanoseconds; at most the bound.
+    TimeAtMost(f64),
+    /// The same, relative to another one; at most the bound.
+    TimeRatioAtMost(Series, f64),
+    /// Server CPU per request beyond what it is without an extension.
+    ExtraCpuAtMost {
+        /// The same server without the extension.
+        plain: Series,
+        /// Whose extra CPU it is compared with …
+        peer: Series,
+        /// … beyond this.
+        peer_plain: Series,
+        /// Ratio of the two; at most this.
+        bound: f64,
+    },
+    /// Median latency, relative to another series, over all rates that both keep up with; at most
+    /// the bound.
+    LatencyAtMost(Series, f64),
+    /// Highest rate of replies at any rate of requests, relative to another series; at least the
+    /// bound.
+    PeakAtLeast(Series, f64),
 }
 
 /// A goal of an experiment.
@@ -37,11 +58,27 @@ pub struct Verdict {
     pub goal: String,
     /// Size of document, where it matters.
     pub size: Option<usize>,
-    /// What was measured: a ratio or bytes. `None`: not measured.
+    /// What was measured, in `unit`. `None`: not measured.
     pub measured: Option<f64>,
+    /// Its unit.
+    pub unit: Unit,
     /// Whether it is met. `None`: not measured.
     pub met: Option<bool>,
 }
+
+/// Units of what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// One to another.
+    Ratio,
+    /// Memory.
+    Bytes,
+    /// Time.
+    Nanoseconds,
+}
+
+/// Requests answered within a window, of those that were due, for a server to have kept up.
+pub const KEPT_UP: f64 = 0.98;
 
 const SMALL_MAX: usize = 8 << 10;
 const LARGE_MIN: usize = 64 << 10;
@@ -69,6 +106,46 @@ pub fn goals(id: &str) -> Vec<Goal> {
         "s5" => ["static", "cached", "uncached"]
             .map(|case| any(("weir", case), Measure::MemoryAtMost(16.0 * 1024.0)))
             .to_vec(),
+        "p1" => {
+            let mut goals = vec![
+                any(("weir", "own: a call"), Measure::TimeAtMost(60.0)),
+                any(("weir", "proxy-wasm: a request"), Measure::TimeAtMost(500.0)),
+            ];
+            for case in ["own", "proxy-wasm"] {
+                for without in ["plain", "none"] {
+                    let without = ("weir", without);
+                    goals.push(any(("weir", case), Measure::ThroughputAtLeast(without, 0.99)));
+                    goals.push(any(("weir", case), Measure::CpuAtMost(without, 1.01)));
+                }
+            }
+            let extra = Measure::ExtraCpuAtMost {
+                plain: ("weir", "none"),
+                peer: ("envoy", "proxy-wasm"),
+                peer_plain: ("envoy", "plain"),
+                bound: 0.1,
+            };
+            goals.push(any(("weir", "proxy-wasm"), extra));
+            goals
+        }
+        "p2" => vec![
+            any(("weir", "deploy to first request"), Measure::TimeAtMost(20e6)),
+            any(("weir", "swap on a worker"), Measure::TimeAtMost(1e3)),
+        ],
+        "p3" => ["own", "proxy-wasm"]
+            .into_iter()
+            .flat_map(|case| {
+                let plain = ("weir", "plain");
+                [
+                    // Within 5 %: what rounds of the same thing differ by on a quiet machine.
+                    any(("weir", case), Measure::LatencyAtMost(plain, 1.05)),
+                    any(("weir", case), Measure::PeakAtLeast(plain, 0.99)),
+                ]
+            })
+            .collect(),
+        "p4" => vec![Goal {
+            size_min: 3 << 20,
+            ..any(("weir", "isolated"), Measure::TimeRatioAtMost(("weir", "native"), 1.15))
+        }],
         "idle" => vec![any(weir, Measure::MemoryAtMost(12.0 * 1024.0))],
         _ => Vec::new(),
     }
@@ -85,11 +162,12 @@ fn evaluate_one(goal: &Goal, record: &Record) -> Vec<Verdict> {
         goal: goal.words(),
         size,
         measured,
+        unit: goal.measure.unit(),
         met: measured.map(|value| goal.measure.is_met_by(value)),
     };
-    let sizes: Vec<Option<usize>> = match goal.measure {
-        Measure::MemoryAtMost(_) => vec![None],
-        _ => {
+    let sizes: Vec<Option<usize>> = match goal.measure.is_by_size() {
+        false => vec![None],
+        true => {
             let within = |size: &usize| (goal.size_min..=goal.size_max).contains(size);
             record.sizes().into_iter().filter(within).map(Some).collect()
         }
@@ -111,6 +189,20 @@ impl Goal {
             }
             Measure::MemoryAtMost(bytes) => {
                 format!("{contender} {case}: ≤ {} KB per connection", bytes / 1024.0)
+            }
+            Measure::TimeAtMost(ns) => format!("{contender} {case}: ≤ {}", duration(ns)),
+            Measure::TimeRatioAtMost((peer, of), bound) => {
+                format!("{contender} {case}: ≤ {bound} of {peer} {of}")
+            }
+            Measure::ExtraCpuAtMost { plain: (_, plain), peer: (peer, of), bound, .. } => format!(
+                "{contender} {case}: CPU per request beyond {plain} ≤ {bound} of what {peer} {of} \
+                 adds"
+            ),
+            Measure::LatencyAtMost((peer, of), bound) => {
+                format!("{contender} {case}: median latency ≤ {bound} of {peer} {of}")
+            }
+            Measure::PeakAtLeast((peer, of), bound) => {
+                format!("{contender} {case}: greatest rate of replies ≥ {bound} of {peer} {of}")
             }
         }
     }
@@ -136,15 +228,107 @@ impl Goal {
                     .collect();
                 median(&bytes)
             }
+            Measure::TimeAtMost(_) => {
+                let (contender, case) = self.subject;
+                median(&record.times(contender, case, size.unwrap_or_default()))
+            }
+            Measure::TimeRatioAtMost(peer, _) => {
+                let times = |(contender, case): Series| {
+                    record.times(contender, case, size.unwrap_or_default())
+                };
+                paired_ratio(&times(self.subject), &times(peer))
+            }
+            Measure::ExtraCpuAtMost { plain, peer, peer_plain, .. } => {
+                let extra = |with, without| {
+                    let cpu = |series| rounds(series, Sample::cpu_us);
+                    median(&differences(&cpu(with), &cpu(without)))
+                };
+                let peers = extra(peer, peer_plain).filter(|extra| *extra > 0.0)?;
+                Some(extra(self.subject, plain)? / peers)
+            }
+            Measure::LatencyAtMost(peer, _) => latency_ratio(record, self.subject, peer),
+            Measure::PeakAtLeast(peer, _) => {
+                Some(peak(record, self.subject)? / peak(record, peer)?)
+            }
         }
+    }
+}
+
+/// Ratio of median latencies, over the rates that both keep up with.
+fn latency_ratio(record: &Record, subject: Series, peer: Series) -> Option<f64> {
+    let rates = record.rates().into_iter();
+    let kept = rates.filter(|rate| [subject, peer].iter().all(|one| keeps_up(record, *one, *rate)));
+    let ratios: Vec<f64> = kept
+        .filter_map(|rate| {
+            let of = |(contender, case): Series| {
+                record.rounds_at(contender, case, rate, |sample| sample.latency_p50_us)
+            };
+            paired_ratio(&of(subject), &of(peer))
+        })
+        .collect();
+    median(&ratios)
+}
+
+/// Whether a series answers as fast as it is asked.
+#[must_use]
+pub fn keeps_up(record: &Record, (contender, case): (&str, &str), rate_per_s: f64) -> bool {
+    let replies = record.rounds_at(contender, case, rate_per_s, Sample::requests_per_s);
+    median(&replies).is_some_and(|replies| replies >= rate_per_s * KEPT_UP)
+}
+
+/// The greatest rate of replies.
+fn peak(record: &Record, (contender, case): Series) -> Option<f64> {
+    let rates = record.rates().into_iter();
+    let replies = rates.filter_map(|rate| {
+        median(&record.rounds_at(contender, case, rate, Sample::requests_per_s))
+    });
+    replies.max_by(f64::total_cmp)
+}
+
+/// A time as people say it.
+#[must_use]
+pub fn duration(ns: f64) -> String {
+    match ns.abs() {
+        small if small < 1e3 => format!("{ns:.0} ns"),
+        small if small < 1e6 => format!("{:.2} µs", ns / 1e3),
+        _ => format!("{:.2} ms", ns / 1e6),
     }
 }
 
 impl Measure {
     fn is_met_by(&self, value: f64) -> bool {
         match self {
-            Measure::CpuAtMost(_, bound) | Measure::MemoryAtMost(bound) => value <= *bound,
-            Measure::ThroughputAtLeast(_, bound) => value >= *bound,
+            Measure::CpuAtMost(_, bound)
+            | Measure::MemoryAtMost(bound)
+            | Measure::TimeAtMost(bound)
+            | Measure::TimeRatioAtMost(_, bound)
+            | Measure::ExtraCpuAtMost { bound, .. }
+            | Measure::LatencyAtMost(_, bound) => value <= *bound,
+            Measure::ThroughputAtLeast(_, bound) | Measure::PeakAtLeast(_, bound) => {
+                value >= *bound
+            }
+        }
+    }
+
+    fn unit(&self) -> Unit {
+        match self {
+            Measure::MemoryAtMost(_) => Unit::Bytes,
+            Measure::TimeAtMost(_) => Unit::Nanoseconds,
+            _ => Unit::Ratio,
+        }
+    }
+
+    /// Whether it is evaluated size by size.
+    fn is_by_size(&self) -> bool {
+        match self {
+            Measure::MemoryAtMost(_)
+            | Measure::TimeAtMost(_)
+            | Measure::LatencyAtMost(..)
+            | Measure::PeakAtLeast(..) => false,
+            Measure::CpuAtMost(..)
+            | Measure::ThroughputAtLeast(..)
+            | Measure::TimeRatioAtMost(..)
+            | Measure::ExtraCpuAtMost { .. } => true,
         }
     }
 }
@@ -154,7 +338,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::machine::Machine;
     use crate::procfs::Memory;
-    use crate::result::Settings;
+    use crate::result::{Settings, Timing};
 
     /// A record with nothing measured.
     pub(crate) fn record(id: &str) -> Record {
@@ -168,6 +352,7 @@ pub(crate) mod tests {
             skipped: Vec::new(),
             samples: Vec::new(),
             memory: Vec::new(),
+            timings: Vec::new(),
         }
     }
 
@@ -178,6 +363,7 @@ pub(crate) mod tests {
             case: "static".to_owned(),
             size,
             round,
+            rate_per_s: None,
             requests: 1_000,
             body_bytes: 1_000 * size as u64,
             errors: 0,
@@ -260,5 +446,78 @@ pub(crate) mod tests {
         assert_eq!(held(163_840, 0).met, Some(true));
         assert_eq!(held(163_840, 10).met, Some(false), "hidden in a memfd is not saved");
         assert_eq!(evaluate(&record("s5")).remove(0).met, None);
+    }
+
+    #[test]
+    fn what_an_extension_adds_is_compared_with_what_another_adds() {
+        let check = |extra_us: u64, expect: Option<f64>, met: Option<bool>| {
+            let mut record = record("p1");
+            let mut add = |contender: &str, case: &str, cpu_us| {
+                let one = Sample { case: case.into(), ..sample(contender, 500, 0, cpu_us) };
+                record.samples.push(one);
+            };
+            add("weir", "none", 10);
+            add("weir", "proxy-wasm", 10 + extra_us);
+            add("envoy", "plain", 40);
+            add("envoy", "proxy-wasm", 60);
+            let verdicts = evaluate(&record);
+            let extra = verdicts.iter().find(|verdict| verdict.goal.contains("adds")).unwrap();
+            assert_eq!((extra.measured, extra.met), (expect, met), "{extra_us}");
+        };
+        check(2, Some(0.1), Some(true));
+        check(3, Some(0.15), Some(false));
+    }
+
+    #[test]
+    fn times_are_judged_alone_and_by_size() {
+        let timing = |case: &str, size, ns| Timing {
+            contender: "weir".to_owned(),
+            case: case.to_owned(),
+            size,
+            round: 0,
+            ns,
+        };
+        let mut swap = record("p2");
+        swap.timings.push(timing("swap on a worker", 0, 1_000.0));
+        let verdicts = evaluate(&swap);
+        assert_eq!(verdicts[0].met, None, "nothing was deployed");
+        assert_eq!((verdicts[1].met, verdicts[1].unit), (Some(true), Unit::Nanoseconds));
+        let mut pictures = record("p4");
+        for size in [9_229, 3_458_320] {
+            pictures.timings.push(timing("native", size, 100.0));
+            pictures.timings.push(timing("isolated", size, 120.0));
+        }
+        let verdicts = evaluate(&pictures);
+        assert_eq!(verdicts.len(), 1, "only the large picture has a goal: {verdicts:?}");
+        assert_eq!((verdicts[0].measured, verdicts[0].met), (Some(1.2), Some(false)));
+    }
+
+    #[test]
+    fn latencies_count_where_both_keep_up_and_peaks_everywhere() {
+        let mut record = record("p3");
+        let mut add = |case: &str, rate: f64, requests, latency_p50_us| {
+            record.samples.push(Sample {
+                case: case.into(),
+                rate_per_s: Some(rate),
+                requests,
+                latency_p50_us,
+                ..sample("weir", 500, 0, 1)
+            });
+        };
+        add("plain", 1_000.0, 1_000, 100.0);
+        add("own", 1_000.0, 1_000, 104.0);
+        add("plain", 2_000.0, 2_000, 100.0);
+        // Cannot keep up: its latency says nothing but how long it was asked.
+        add("own", 2_000.0, 1_900, 9_000.0);
+        let verdicts = evaluate(&record);
+        assert_eq!((verdicts[0].measured, verdicts[0].met), (Some(1.04), Some(true)));
+        assert_eq!((verdicts[1].measured, verdicts[1].met), (Some(0.95), Some(false)));
+    }
+
+    #[test]
+    fn times_are_readable() {
+        for (ns, expect) in [(60.0, "60 ns"), (1_500.0, "1.50 µs"), (20e6, "20.00 ms")] {
+            assert_eq!(duration(ns), expect);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! figures. It knows nothing of Weir's internals: Weir is one contender among others, started by
 //! its binary and a configuration file.
 
+pub mod agent;
 pub mod app;
 pub mod contender;
 pub mod documents;
@@ -14,6 +15,7 @@ pub mod histogram;
 pub mod install;
 pub mod load;
 pub mod machine;
+pub mod modules;
 pub mod process;
 pub mod procfs;
 pub mod report;

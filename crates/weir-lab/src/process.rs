@@ -18,10 +18,11 @@ use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::contender::{Contender, Place, Role, this_program};
-use crate::documents;
+use crate::documents::{self, SMALL};
 use crate::error::{Doing, Error, Result};
 use crate::load::blocking;
 use crate::machine::{Cores, pin_to_core};
+use crate::modules;
 use crate::procfs::{self, Pid};
 
 /// How long a contender may take to answer its first request.
@@ -50,6 +51,7 @@ impl Site {
     pub fn prepare(sizes: &[usize], with_app: bool, cores: Cores) -> Result<Site> {
         let dir = public_dir()?;
         documents::write_all(&dir.path().join("root"), sizes)?;
+        modules::write_all(&dir.path().join("plugins"))?;
         let mut site = Site { dir, app: None };
         if with_app {
             site.start_app(cores)?;
@@ -61,6 +63,12 @@ impl Site {
     #[must_use]
     pub fn root(&self) -> PathBuf {
         self.dir.path().join("root")
+    }
+
+    /// The folder of the empty plugins.
+    #[must_use]
+    pub fn plugins(&self) -> PathBuf {
+        self.dir.path().join("plugins")
     }
 
     /// The application's Unix socket.
@@ -109,6 +117,8 @@ pub struct Running {
     pub version: String,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where its admin API listens, if its role has one.
+    pub admin: SocketAddr,
     /// All its processes, as of the first answer.
     pub pids: Vec<Pid>,
     program: Program,
@@ -134,21 +144,27 @@ impl Running {
             dir: dir.path().to_owned(),
             root: site.root(),
             app: site.app_socket(),
+            plugins: site.plugins(),
             port: free_port()?,
+            admin_port: free_port()?,
+            document: String::from_utf8_lossy(&documents::document(SMALL)).into_owned(),
         };
-        let (config, arguments) = contender.configure(role, &place)?;
-        let config_path = dir.path().join("config");
-        fs::write(&config_path, config).doing(|| format!("writing {}", config_path.display()))?;
+        let setup = contender.configure(role, &place)?;
+        for (name, text) in &setup.files {
+            let path = dir.path().join(name);
+            fs::write(&path, text).doing(|| format!("writing {}", path.display()))?;
+        }
         let log = dir.path().join("output.log");
-        let mut program = Program::start(&path, &arguments, &log, cores.server, cores)?;
+        let mut program = Program::start(&path, &setup.arguments, &log, cores.server, cores)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, place.port));
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, place.admin_port));
         if let Err(reason) = program.await_answer(address, target) {
             let output = tail(&log) + &tail(&dir.path().join("error.log"));
             return Err(Error::Start { contender: contender.name, reason, output });
         }
         let pids = procfs::descendants(program.pid());
         let version = contender.version(&path);
-        Ok(Running { contender, version, address, pids, program, _dir: dir })
+        Ok(Running { contender, version, address, admin, pids, program, _dir: dir })
     }
 
     /// True if it has died.

@@ -33,6 +33,9 @@ pub struct Record {
     /// Rounds of memory.
     #[serde(default)]
     pub memory: Vec<MemorySample>,
+    /// Rounds of single things that were timed by themselves.
+    #[serde(default)]
+    pub timings: Vec<Timing>,
 }
 
 /// How an experiment was run.
@@ -59,6 +62,9 @@ pub struct Sample {
     pub size: usize,
     /// Number of the round, from 0.
     pub round: usize,
+    /// Requests due per second; none in a closed loop.
+    #[serde(default)]
+    pub rate_per_s: Option<f64>,
     /// Correct responses within the window.
     pub requests: u64,
     /// Bytes of their bodies.
@@ -75,7 +81,7 @@ pub struct Sample {
     pub server_cpu_ns: u64,
     /// CPU time of the lab, that is of the generator.
     pub load_cpu_ns: u64,
-    /// Latency as the clients saw it: closed loop, so of use for comparison only.
+    /// Latency as the clients saw it; in a closed loop of use for comparison only.
     pub latency_p50_us: f64,
     /// The same, 99th percentile.
     pub latency_p99_us: f64,
@@ -121,6 +127,21 @@ impl Sample {
     pub fn server_busy(&self) -> f64 {
         self.server_cpu_ns as f64 / 1e9 / self.seconds
     }
+}
+
+/// How long one thing took that is no request to a server, in one round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Timing {
+    /// Whose it is.
+    pub contender: String,
+    /// What was done.
+    pub case: String,
+    /// Bytes that it was done to; 0 where that does not matter.
+    pub size: usize,
+    /// Number of the round, from 0.
+    pub round: usize,
+    /// Median of the round.
+    pub ns: f64,
 }
 
 /// Memory of one contender, before and while connections are held.
@@ -207,10 +228,54 @@ impl Record {
         rounds.into_iter().map(|(_, value)| value).collect()
     }
 
+    /// Nanoseconds of each round of something timed, in the order of the rounds.
+    #[must_use]
+    pub fn times(&self, contender: &str, case: &str, size: usize) -> Vec<f64> {
+        let mut rounds: Vec<(usize, f64)> = self
+            .timings
+            .iter()
+            .filter(|t| t.contender == contender && t.case == case && t.size == size)
+            .map(|timing| (timing.round, timing.ns))
+            .collect();
+        rounds.sort_by_key(|(round, _)| *round);
+        rounds.into_iter().map(|(_, ns)| ns).collect()
+    }
+
+    /// `metric` of each round of a series at a rate of requests, in the order of the rounds.
+    #[must_use]
+    pub fn rounds_at(
+        &self,
+        contender: &str,
+        case: &str,
+        rate_per_s: f64,
+        metric: impl Fn(&Sample) -> f64,
+    ) -> Vec<f64> {
+        let mut rounds: Vec<(usize, f64)> = self
+            .samples
+            .iter()
+            .filter(|s| s.contender == contender && s.case == case)
+            .filter(|s| s.rate_per_s == Some(rate_per_s))
+            .map(|sample| (sample.round, metric(sample)))
+            .collect();
+        rounds.sort_by_key(|(round, _)| *round);
+        rounds.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// All rates of requests, ascending.
+    #[must_use]
+    pub fn rates(&self) -> Vec<f64> {
+        let mut rates: Vec<f64> = self.samples.iter().filter_map(|s| s.rate_per_s).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        rates
+    }
+
     /// All sizes, ascending.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
-        let mut sizes: Vec<usize> = self.samples.iter().map(|sample| sample.size).collect();
+        let timed = self.timings.iter().map(|timing| timing.size).filter(|size| *size > 0);
+        let mut sizes: Vec<usize> =
+            self.samples.iter().map(|sample| sample.size).chain(timed).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -225,6 +290,18 @@ impl Record {
         {
             if !series.iter().any(|(a, b)| a == contender && b == case) {
                 series.push((contender.clone(), case.clone()));
+            }
+        }
+        series
+    }
+
+    /// All series of what was timed by itself.
+    #[must_use]
+    pub fn timed_series(&self) -> Vec<(String, String)> {
+        let mut series: Vec<(String, String)> = Vec::new();
+        for timing in &self.timings {
+            if !series.iter().any(|(a, b)| *a == timing.contender && *b == timing.case) {
+                series.push((timing.contender.clone(), timing.case.clone()));
             }
         }
         series

@@ -22,6 +22,12 @@ pub fn paired_ratio(a: &[f64], b: &[f64]) -> Option<f64> {
     median(&ratios)
 }
 
+/// `a - b` of the rounds that both have.
+#[must_use]
+pub fn differences(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}
+
 /// Distance from the least to the greatest value, as a share of the median.
 #[must_use]
 pub fn spread(values: &[f64]) -> Option<f64> {
@@ -50,6 +56,11 @@ mod tests {
         assert_eq!(paired_ratio(&[1.0, 1.0, 3.0, 3.0], &[2.0, 2.0, 6.0, 6.0]), Some(0.5));
         assert_eq!(paired_ratio(&[1.0], &[0.0]), None);
         assert_eq!(paired_ratio(&[], &[1.0]), None);
+    }
+
+    #[test]
+    fn differences_are_of_what_both_have() {
+        assert_eq!(differences(&[3.0, 5.0, 9.0], &[1.0, 2.0]), [2.0, 3.0]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn present(role: Role) -> Vec<&'static str> {
         Origin::Lab => contender.plays(role),
         // Not built when tests are.
         Origin::Weir => false,
-        Origin::Debian { .. } => {
+        Origin::Debian { .. } | Origin::Python { .. } => {
             let installed = contender.program(Path::new("")).map(|_| ());
             if let Err(error) = &installed {
                 eprintln!("skipped: {error}");

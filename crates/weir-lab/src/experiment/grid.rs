@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::Options;
 use crate::documents::document;
 use crate::error::Result;
+use crate::goal::keeps_up;
 use crate::load::{self, Edge, Outcome, Plan};
 use crate::process::Running;
 use crate::procfs::{self, MachineTicks, Pid, TICKS_PER_SECOND};
 use crate::result::{Record, Sample};
 
 /// One line of the result: a contender and what is asked of it.
+#[derive(Clone)]
 pub(super) struct Line<'a> {
     pub(super) running: &'a Running,
     pub(super) case: &'static str,
@@ -24,9 +26,18 @@ pub(super) struct Grid<'a> {
     pub(super) sizes: Vec<usize>,
     pub(super) clients: usize,
     pub(super) persistent: bool,
+    /// Requests due per second, one rate after the other; none for a closed loop.
+    pub(super) rates: Vec<f64>,
     /// Processes that belong to the experiment but are nobody's cost, such as the application.
     pub(super) helpers: Vec<Pid>,
     pub(super) options: &'a Options,
+}
+
+/// What a plan asks for besides the line.
+struct Point {
+    size: usize,
+    rate_per_s: Option<f64>,
+    round: usize,
 }
 
 impl Grid<'_> {
@@ -34,17 +45,40 @@ impl Grid<'_> {
     pub(super) fn run(&self, lines: &[Line], record: &mut Record) -> Result<()> {
         for &size in &self.sizes {
             let expect: Arc<[u8]> = document(size).into();
-            for round in 0..self.options.rounds {
-                for line in lines {
-                    let plan = self.plan(line, size, expect.clone());
-                    let mut samples = vec![self.measure(line, &plan, round)?];
-                    if self.options.cross_check {
-                        samples.push(self.cross_check(line, &plan, round)?);
-                    }
-                    for sample in samples {
-                        self.report(&sample);
-                        record.samples.push(sample);
-                    }
+            if self.rates.is_empty() {
+                self.rounds(lines, size, None, &expect, record)?;
+            }
+            let mut lines = lines.to_vec();
+            for &rate in &self.rates {
+                self.rounds(&lines, size, Some(rate), &expect, record)?;
+                // Asked for still more, a server that does not keep up would only be seen to queue.
+                lines.retain(|line| {
+                    keeps_up(record, (line.running.contender.name, line.case), rate)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn rounds(
+        &self,
+        lines: &[Line],
+        size: usize,
+        rate_per_s: Option<f64>,
+        expect: &Arc<[u8]>,
+        record: &mut Record,
+    ) -> Result<()> {
+        for round in 0..self.options.rounds {
+            let point = Point { size, rate_per_s, round };
+            for line in lines {
+                let plan = self.plan(line, &point, expect.clone());
+                let mut samples = vec![self.measure(line, &plan, &point)?];
+                if self.options.cross_check && rate_per_s.is_none() {
+                    samples.push(self.cross_check(line, &plan, &point)?);
+                }
+                for sample in samples {
+                    self.report(&sample);
+                    record.samples.push(sample);
                 }
             }
         }
@@ -53,8 +87,9 @@ impl Grid<'_> {
 
     fn report(&self, sample: &Sample) {
         (self.options.progress)(&format!(
-            "{:>7} B  round {}  {:<9} {:<9} {:>8.0}/s  {:>7.2} µs CPU  {:>3.0} % busy{}",
+            "{:>7} B  {}round {}  {:<9} {:<10} {:>8.0}/s  {:>7.2} µs CPU  {:>3.0} % busy{}",
             sample.size,
+            sample.rate_per_s.map_or_else(String::new, |rate| format!("{rate:>6.0}/s  ")),
             sample.round + 1,
             sample.contender,
             sample.case,
@@ -65,34 +100,34 @@ impl Grid<'_> {
         ));
     }
 
-    fn plan(&self, line: &Line, size: usize, expect: Arc<[u8]>) -> Plan {
+    fn plan(&self, line: &Line, point: &Point, expect: Arc<[u8]>) -> Plan {
         Plan {
             server: line.running.address,
-            target: (line.target)(size),
+            target: (line.target)(point.size),
             expect,
             clients: self.clients,
             persistent: self.persistent,
             warm_up: self.options.warm_up,
             window: self.options.window,
-            rate_per_second: None,
+            rate_per_second: point.rate_per_s,
         }
     }
 
-    fn measure(&self, line: &Line, plan: &Plan, round: usize) -> Result<Sample> {
+    fn measure(&self, line: &Line, plan: &Plan, point: &Point) -> Result<Sample> {
         let (mut opened, mut closed) = (Reading::default(), Reading::default());
         let outcome = load::run(plan, &mut |edge| match edge {
             Edge::Opens => opened = self.read(line),
             Edge::Closes => closed = self.read(line),
         })?;
-        Ok(sample(line, plan.expect.len(), round, &outcome, &opened, &closed))
+        Ok(sample(line, point, &outcome, &opened, &closed))
     }
 
     /// The same load by wrk. Its own CPU is not known here, so it counts as nobody's.
-    fn cross_check(&self, line: &Line, plan: &Plan, round: usize) -> Result<Sample> {
+    fn cross_check(&self, line: &Line, plan: &Plan, point: &Point) -> Result<Sample> {
         let opened = self.read(line);
         let outcome = load::wrk::run(plan)?;
         let closed = self.read(line);
-        let own = sample(line, plan.expect.len(), round, &outcome, &opened, &closed);
+        let own = sample(line, point, &outcome, &opened, &closed);
         Ok(Sample { case: format!("{} by wrk", line.case), foreign_cores: 0.0, ..own })
     }
 
@@ -117,8 +152,7 @@ struct Reading {
 
 fn sample(
     line: &Line,
-    size: usize,
-    round: usize,
+    point: &Point,
     outcome: &Outcome,
     opened: &Reading,
     closed: &Reading,
@@ -135,8 +169,9 @@ fn sample(
     Sample {
         contender: line.running.contender.name.to_owned(),
         case: line.case.to_owned(),
-        size,
-        round,
+        size: point.size,
+        round: point.round,
+        rate_per_s: point.rate_per_s,
         requests: outcome.requests,
         body_bytes: outcome.body_bytes,
         errors: outcome.errors,

@@ -39,6 +39,7 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Record> 
         lines.push(Line { running, case: "uncached", target: |size| app::target(false, size) });
     }
     let helpers = site.app_pids();
-    Grid { sizes, clients, persistent: true, helpers, options }.run(&lines, &mut record)?;
+    Grid { sizes, clients, persistent: true, rates: Vec::new(), helpers, options }
+        .run(&lines, &mut record)?;
     Ok(record)
 }

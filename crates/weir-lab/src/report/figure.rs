@@ -8,13 +8,14 @@ use crate::stats::{median, paired_ratio};
 
 /// A contender has the same colour in all figures (Okabe and Ito's palette, told apart by
 /// colour-blind readers too).
-const COLOURS: [(&str, &str); 8] = [
+const COLOURS: [(&str, &str); 9] = [
     ("weir", "#0072B2"),
     ("nginx", "#009E73"),
     ("apache", "#D55E00"),
     ("h2o", "#CC79A7"),
     ("lighttpd", "#E69F00"),
     ("haproxy", "#56B4E9"),
+    ("envoy", "#882255"),
     ("floor", "#777777"),
     ("floor-file", "#BBBBBB"),
 ];

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{label, size_label};
-use crate::goal::{Verdict, evaluate};
+use crate::goal::{Unit, Verdict, duration, evaluate};
 use crate::result::{MemorySample, Record, Sample};
 use crate::stats::{median, paired_ratio, spread};
 
@@ -193,10 +193,10 @@ fn goal_table(record: &Record, text: &mut String) {
 
 fn verdict_cell(verdict: &Verdict) -> String {
     let Some(value) = verdict.measured else { return "–".to_owned() };
-    let shown = if verdict.size.is_some() {
-        format!("{value:.3}")
-    } else {
-        format!("{:.2} KB", value / 1024.0)
+    let shown = match verdict.unit {
+        Unit::Ratio => format!("{value:.3}"),
+        Unit::Bytes => format!("{:.2} KB", value / 1024.0),
+        Unit::Nanoseconds => duration(value),
     };
     if verdict.met == Some(true) { shown } else { format!("**{shown}**") }
 }
