@@ -60,8 +60,10 @@ impl Missed {
         let scope = scope(routed.route, connection.tls, accepted) ^ routed.variant;
         let because = StaleBecause::Request;
         let stale = Stale { object, because, while_revalidating: false, on_error: true };
-        let forward = Forward::Request;
-        Missed { scope: Some(scope), stale: Some(stale), pass: false, ..Missed::bypass(forward) }
+        // Nobody on the way to the source may take what is stored for an answer.
+        let directives = RequestDirectives { no_cache: true, ..RequestDirectives::default() };
+        let (scope, stale, forward) = (Some(scope), Some(stale), Forward::Request);
+        Missed { scope, stale, directives, pass: false, ..Missed::bypass(forward) }
     }
 
     fn bypass(forward: Forward) -> Missed {

@@ -176,7 +176,11 @@ async fn proceed(
                 plugins::Word::Answer(answer) => {
                     return plugins::answered(record, &head, body.as_ref(), answer);
                 }
+                plugins::Word::Close => return plugins::closed(record, &head),
                 plugins::Word::Validate => Missed::outdated(&routed, connection, object),
+                plugins::Word::GoOn if passage.wishes.validate => {
+                    Missed::outdated(&routed, connection, object)
+                }
                 plugins::Word::Pass => Missed::passed(),
                 plugins::Word::GoOn => {
                     let selects = routed.notes.selects;
@@ -198,6 +202,7 @@ async fn proceed(
         plugins::Word::Answer(answer) => {
             return plugins::answered(record, &head, body.as_ref(), answer);
         }
+        plugins::Word::Close => return plugins::closed(record, &head),
         plugins::Word::Pass => missed = Missed::passed(),
         plugins::Word::Validate | plugins::Word::GoOn => {}
     }

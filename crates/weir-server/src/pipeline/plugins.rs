@@ -19,7 +19,7 @@ use weir_http::head::Head;
 use weir_origin::upstream::{Group, ResponseBody};
 use weir_plugin::{
     Answer, AtOnce, CallBody, Content as Shown, Facts, Failure, FailureKind, Glance, Hooks, Lend,
-    Passed, RequestHead, ResponseHead, StoredFacts, Stream, Wishes,
+    Passed, RequestHead, ResponseHead, StoredFacts, Stream, Want, Wishes,
 };
 
 use super::client_body::ClientBody;
@@ -53,6 +53,8 @@ pub(super) struct Combined {
     pub(super) variant: u64,
     /// Neither look up nor store.
     pub(super) pass: bool,
+    /// A stored response must be validated first.
+    pub(super) validate: bool,
     /// Whom to ask instead of the route's own upstream.
     pub(super) upstream: Option<Arc<Group>>,
     /// The route is found anew.
@@ -88,6 +90,8 @@ pub(super) enum Word {
     /// The cache is left alone.
     Pass,
     Answer(Answer),
+    /// The client is to be gone.
+    Close,
 }
 
 impl Word {
@@ -95,6 +99,7 @@ impl Word {
         let generation = stream.generation();
         match wishes {
             Ok(Wishes { answer: Some(answer), .. }) => Word::Answer(answer),
+            Ok(wishes) if wishes.close => Word::Close,
             Ok(wishes) if wishes.cache.pass => Word::Pass,
             Ok(wishes) if wishes.cache.validate => Word::Validate,
             Ok(_) => Word::GoOn,
@@ -408,6 +413,7 @@ impl Passage {
             self.wishes.variant ^= hash(&key).rotate_left(self.steps.len() as u32);
         }
         self.wishes.pass |= wishes.cache.pass;
+        self.wishes.validate |= wishes.cache.validate;
         self.wishes.reroute |= wishes.reroute;
         if let Some(name) = wishes.upstream {
             // The host has checked that there is one; a reload may have taken it away since.
@@ -548,7 +554,10 @@ impl Passage {
                 false if sees_body => (Shown::Shown(BodyExt::boxed_unsync(body)), None),
                 false => (Shown::Unseen, Some(body)),
             };
-            let passed = step.stream.response(shown, content).await;
+            let passed = match passed.take() {
+                Some(passed) => passed.await,
+                None => step.stream.response(shown, content).await,
+            };
             let Outcome { body: seen, is_changed } = match outcome(&step.stream, passed, &mut parts)
             {
                 Ok(outcome) => outcome,
@@ -761,11 +770,14 @@ fn outcome(
         parts.headers = headers;
         parts.status = changed.status;
     }
+    // HEAD and 304 tell what GET would: that the plugin wants the body in its hands.
+    let is_wanted = passed.body.is_none() && passed.wishes.response_body != Want::Nothing;
     // A proxy-wasm plugin that sees bodies need not change them: as elsewhere, one that does takes
     // the length away.
     let keeps =
         stream.hooks().keeps_lengths() && parts.headers.contains_key(header::CONTENT_LENGTH);
-    Ok(Outcome { body: passed.body, is_changed: passed.is_seen && !keeps })
+    let is_changed = (passed.is_seen || is_wanted) && !keeps;
+    Ok(Outcome { body: passed.body, is_changed })
 }
 
 /// Fields that say how a message is framed and what becomes of its connection: Weir's own business
@@ -865,7 +877,7 @@ fn replaced(
 }
 
 /// The plugin wants the client gone.
-fn closed(record: Record, head: &Parts) -> Response<ReplyBody> {
+pub(super) fn closed(record: Record, head: &Parts) -> Response<ReplyBody> {
     let _ = head;
     closed_late(Some(record))
 }
