@@ -344,6 +344,8 @@ struct Released {
     /// The body's part that the plugin has seen.
     pieces: Vec<Bytes>,
     trailers: HeaderMap,
+    /// What follows of the body need not be shown.
+    passes_rest: bool,
     /// The hook has ended in a pause, and nothing of the above was taken.
     is_held: bool,
 }
@@ -374,6 +376,7 @@ fn release(side: Side, exchange: &mut Exchange) -> Released {
         wishes: std::mem::take(&mut exchange.wishes),
         pieces,
         trailers: std::mem::take(side.trailer_section(exchange)),
+        passes_rest: std::mem::take(&mut exchange.own.passes_rest),
         is_held: false,
     }
 }
@@ -416,6 +419,8 @@ struct Flow {
     held_bytes: usize,
     /// Bytes that it has let go.
     passed_bytes: u64,
+    /// What was let go is not what came.
+    is_altered: bool,
     /// What may be sent.
     out: VecDeque<Bytes>,
     /// The source's trailers, until they are shown.
@@ -450,6 +455,7 @@ impl Flow {
             held: Vec::new(),
             held_bytes: 0,
             passed_bytes: 0,
+            is_altered: false,
             out: VecDeque::new(),
             trailers_in: None,
             trailers_out: None,
@@ -546,6 +552,12 @@ impl Flow {
     /// The plugin lets go of what it has.
     fn let_go(&mut self, mut released: Released, phase: Phase) {
         self.state = State::Idle;
+        if phase == self.side.body() {
+            self.is_altered |= !is_same(&self.held, &released.pieces);
+            if released.passes_rest {
+                self.want = Want::Nothing;
+            }
+        }
         self.held.clear();
         self.passed_bytes += self.held_bytes as u64;
         self.held_bytes = 0;
@@ -579,19 +591,27 @@ impl Flow {
     /// The plugin has failed: what it held back goes on as it was, or nothing does.
     fn fail(&mut self, failure: Failure) {
         self.state = State::Idle;
+        let must_fail = self.stream.generation().on_failure() == OnFailure::Fail;
+        // A body that is half changed is not what anybody sent.
+        if !self.is_head_held && (must_fail || self.is_altered) {
+            self.held.clear();
+            self.unseen.clear();
+            let plugin = self.stream.generation().name().to_owned();
+            return self.end_with(FlowError::Failed { plugin, failure });
+        }
         self.out.extend(self.held.drain(..));
         self.out.extend(self.unseen.drain(..));
-        self.trailers_out = self.trailers_in.take();
+        self.unseen_bytes = 0;
         self.want = Want::Nothing;
-        self.is_body_shown = true;
+        self.is_body_shown = self.source_ended;
         self.is_done = self.source_ended;
+        if self.source_ended {
+            self.trailers_out = self.trailers_in.take();
+        }
         if self.is_head_held {
             // Whoever waits for the head decides.
             self.is_head_held = false;
             self.failure = Some(failure);
-        } else if self.stream.generation().on_failure() == OnFailure::Fail {
-            let plugin = self.stream.generation().name().to_owned();
-            self.end_with(FlowError::Failed { plugin, failure });
         }
     }
 
@@ -733,10 +753,12 @@ impl Flow {
     /// Shows the trailers, if there are any and the plugin looks at them.
     fn show_trailers(&mut self) {
         let phase = self.side.trailers();
-        let Some(trailers) = self.trailers_in.take() else {
+        let Some(mut trailers) = self.trailers_in.take() else {
             self.is_done = true;
             return;
         };
+        // Those that the body's hook has added.
+        trailers.extend(self.trailers_out.take().unwrap_or_default());
         if !self.stream.has(phase) || self.want == Want::Nothing && self.failure.is_some() {
             self.trailers_out.get_or_insert(trailers);
             self.is_done = true;
@@ -749,6 +771,12 @@ impl Flow {
         });
         self.start(call, phase, true);
     }
+}
+
+/// Whether these are the very same pieces.
+fn is_same(these: &[Bytes], those: &[Bytes]) -> bool {
+    these.len() == those.len()
+        && these.iter().zip(those).all(|(a, b)| a.as_ptr() == b.as_ptr() && a.len() == b.len())
 }
 
 /// What a paused plugin wants, if it is paused still.

@@ -18,6 +18,8 @@ pub(crate) struct Trail {
     /// What body hooks left for the next piece.
     request_kept: Bytes,
     response_kept: Bytes,
+    /// The rest of the body need not be shown.
+    pub(crate) passes_rest: bool,
     /// How much of the piece that is shown was kept before.
     pub(crate) shown_before: usize,
     /// Answers to the calls that the request made, if it made any.
@@ -79,7 +81,9 @@ pub(crate) fn apply(exchange: &mut Exchange, hook: Hook, changes: Changes) {
         *exchange.own.kept(hook.side()) = kept;
     }
     let wishes = &mut exchange.wishes;
-    if let Some(want) = changes.want {
+    if hook.shows_body() {
+        exchange.own.passes_rest |= changes.want.is_some();
+    } else if let Some(want) = changes.want {
         match hook.side() {
             Side::Request => wishes.request_body = want,
             Side::Response => wishes.response_body = want,

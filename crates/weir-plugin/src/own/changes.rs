@@ -354,6 +354,9 @@ fn keep(edit: &Edit<'_>, place: &Place<'_>) -> Result<usize, EditError> {
 fn want(edit: &Edit<'_>, place: &Place<'_>) -> Result<Want, EditError> {
     let want = match edit.number() {
         0 => return Ok(Want::Nothing),
+        _ if place.hook.shows_body() => {
+            return Err(edit.error("expected 0: the body is shown already"));
+        }
         1 => Want::Pieces,
         _ => Want::Whole,
     };

@@ -106,7 +106,7 @@ pub(crate) const OPS: &[Spec] = &[
     row(Op::Body, "BODY", false, Shape::Bytes, BODIES).answer()
         .means("the piece becomes this; several in a row are joined"),
     row(Op::Want, "WANT", false, Shape::U32, HookSet::of(&[Request, RequestBody, Response, ResponseBody])).max(2)
-        .means("how the message's body is shown: 0 not (or no more), 1 in pieces, 2 as a whole"),
+        .means("how the message's body is shown: 0 not, 1 in pieces, 2 as a whole; in a body's hook only 0: no more"),
     row(Op::Note, "NOTE", false, Shape::U64, ANYWHERE).answer()
         .means("the request's note becomes this"),
     row(Op::Hold, "HOLD", false, Shape::U32, ANYWHERE).max(HOLD_MS_MAX)

@@ -124,10 +124,10 @@ impl Host {
     }
 }
 
-struct Head(RequestHead);
+pub struct Head(RequestHead);
 
 impl Head {
-    fn new() -> Head {
+    pub fn new() -> Head {
         Head(RequestHead {
             method: Method::GET,
             secure: false,

@@ -417,6 +417,7 @@ fn wrong_edits_of_bodies_and_trailers_are_refused() {
         (List::new().number(Op::Keep, 5), false, "5 bytes, but the piece has 4"),
         (List::new().number(Op::Keep, 1), true, "nothing comes after the last piece"),
         (List::new().number(Op::Keep, 1).number(Op::Want, 0), false, "none is to be shown"),
+        (List::new().number(Op::Want, 2), false, "the body is shown already"),
         (List::new().text(Op::Body, "x").number(Op::Hold, 1), false, "cannot stand beside it"),
         (List::new().line(Op::Trailer, "content-type", "x"), false, "may not stand in trailers"),
         (List::new().line(Op::Set, "x", "y"), false, "not allowed in weir_on_response_body"),
