@@ -14,8 +14,8 @@
 //!    more than 50 µs above; or their 99th percentile, from 200 on both sides, more than twice and
 //!    more than 500 µs above.
 //!
-//! Otherwise it is promoted at the end of its time. So one that had no traffic is promoted if it has
-//! not failed (its timer may run without requests), and fails if it has.
+//! Otherwise it is promoted at the end of its time. So one that had no traffic is promoted if it
+//! has not failed (its timer may run without requests), and fails if it has.
 
 use crate::stats::Stats;
 

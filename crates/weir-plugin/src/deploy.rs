@@ -118,7 +118,7 @@ pub(crate) struct Recipe {
 /// A module, from outside or from before.
 pub(crate) enum Module {
     Given(Bytes),
-    Before(Record),
+    Before(Box<Record>),
 }
 
 impl Recipe {
@@ -130,7 +130,7 @@ impl Recipe {
             policy: record.policy.clone(),
             routes: record.routes.clone(),
             from: record.from,
-            module: Module::Before(record.clone()),
+            module: Module::Before(Box::new(record.clone())),
         }
     }
 }

@@ -25,7 +25,8 @@ impl Deployer {
     /// Runs a change on the thread and waits for it.
     ///
     /// # Errors
-    /// What the change says; [`PluginError::Machine`] if there is no thread, or the change panicked.
+    /// What the change says; [`PluginError::Machine`] if there is no thread, or if the change
+    /// panicked.
     pub(crate) fn run<R: Send + 'static>(
         &self,
         inner: &Arc<Inner>,

@@ -122,9 +122,9 @@ mod tests {
         )
         .unwrap();
         edits.apply(&mut policy);
-        let mut expected = PluginPolicy::default();
-        expected.cpu = Duration::from_millis(7);
-        expected.on_failure = OnFailure::Fail;
+        let cpu = Duration::from_millis(7);
+        let mut expected =
+            PluginPolicy { cpu, on_failure: OnFailure::Fail, ..PluginPolicy::default() };
         expected.allow.upstreams = Names::These(vec!["a".to_owned(), "b".to_owned()]);
         assert_eq!(policy, expected);
         let all = PolicyEdits { allow_shared: Some(vec!["*".to_owned()]), ..Default::default() };

@@ -1,5 +1,7 @@
 //! Generations on trial: who gets which, and how it ends.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Deploying, going back, removing, configuring: with real modules, without a server.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::sync::Arc;

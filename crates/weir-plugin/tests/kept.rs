@@ -1,5 +1,7 @@
 //! Deployments outlive the process where there is a store.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 mod common;
 
 use std::fs;

@@ -244,7 +244,8 @@ fn the_api_takes_bodies_and_forms() {
         "--x\r\nContent-Disposition: form-data; name=\"module\"; filename=\"m.wasm\"\r\n\
          Content-Type: application/wasm\r\n\r\n{}\r\n\
          --x\r\nContent-Disposition: form-data; name=\"config\"\r\n\r\n{{\"a\": 1}}\r\n\
-         --x\r\nContent-Disposition: form-data; name=\"policy\"\r\n\r\n{{\"cpu_ms\": 9}}\r\n--x--\r\n",
+         --x\r\nContent-Disposition: form-data; name=\"policy\"\r\n\r\n{{\"cpu_ms\": 9}}\r\n\
+         --x--\r\n",
         module("v2", "")
     );
     let multipart = "Content-Type: multipart/form-data; boundary=x\r\n";

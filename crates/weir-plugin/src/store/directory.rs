@@ -167,8 +167,8 @@ fn check_private(found: &Stat) -> Result<(), String> {
     match found.st_mode & 0o022 {
         0 => Ok(()),
         _ => Err(format!(
-            "others may write it (mode {:04o}): compiled code is only taken from where they cannot; \
-             chmod go-w",
+            "others may write it (mode {:04o}): compiled code is only taken from where they \
+             cannot; chmod go-w",
             found.st_mode & 0o7777
         )),
     }

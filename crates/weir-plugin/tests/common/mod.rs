@@ -1,6 +1,7 @@
 //! A host of plugins without a server: one worker, a configuration, modules as text.
 
 #![allow(dead_code, reason = "each test uses some of it")]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use weir_plugin::{
 };
 
 /// How long a test waits for what must happen.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server that has nothing.
 struct Nothing;
@@ -48,25 +49,25 @@ impl Services for Nothing {
 }
 
 /// Plugins with one worker.
-pub struct Host {
-    pub plugins: Plugins,
+pub(crate) struct Host {
+    pub(crate) plugins: Plugins,
     worker: Handle,
     _end: tokio::sync::oneshot::Sender<()>,
 }
 
 impl Host {
     /// Without a store, and configured with two routes.
-    pub fn new() -> Host {
+    pub(crate) fn new() -> Host {
         Host::with("", "").unwrap()
     }
 
     /// Over a store.
-    pub fn at(store: &Path) -> Result<Host, PluginError> {
+    pub(crate) fn at(store: &Path) -> Result<Host, PluginError> {
         Host::with(&store_block(store), "")
     }
 
     /// With blocks at the top of the configuration, and lines in its first route.
-    pub fn with(blocks: &str, lines: &str) -> Result<Host, PluginError> {
+    pub(crate) fn with(blocks: &str, lines: &str) -> Result<Host, PluginError> {
         let config = config(blocks, lines);
         let plugins = Plugins::new(&config.plugin_settings, Arc::new(Nothing));
         let (end, ended) = tokio::sync::oneshot::channel();
@@ -84,38 +85,41 @@ impl Host {
         Ok(Host { plugins, worker, _end: end })
     }
 
-    pub fn reload(&self, blocks: &str, lines: &str) -> Result<(), PluginError> {
+    pub(crate) fn reload(&self, blocks: &str, lines: &str) -> Result<(), PluginError> {
         self.plugins.configure(&config(blocks, lines))
     }
 
-    pub fn deploy(&self, name: &str, module: &str) -> Result<Deployed, PluginError> {
+    pub(crate) fn deploy(&self, name: &str, module: &str) -> Result<Deployed, PluginError> {
         self.plugins.deploy(Deployment::new(name, module.to_owned()))
     }
 
-    pub fn active(&self, name: &str) -> Arc<Generation> {
+    pub(crate) fn active(&self, name: &str) -> Arc<Generation> {
         self.plugins.plugin(name).unwrap().active().unwrap()
     }
 
     /// A request begins on a plugin.
-    pub fn open(&self, name: &str) -> Result<Stream, Failure> {
+    pub(crate) fn open(&self, name: &str) -> Result<Stream, Failure> {
         let generation = self.plugins.plugin(name).unwrap().pick().unwrap();
         self.run(async move { Stream::open(&generation, 0, facts()).await })
     }
 
     /// A request passes a plugin.
-    pub fn pass(&self, name: &str) -> Passed<RequestHead> {
+    pub(crate) fn pass(&self, name: &str) -> Passed<RequestHead> {
         let stream = self.open(name).unwrap();
         self.show(&stream)
     }
 
     /// A request that is open is shown.
-    pub fn show(&self, stream: &Stream) -> Passed<RequestHead> {
+    pub(crate) fn show(&self, stream: &Stream) -> Passed<RequestHead> {
         let stream = stream.clone();
         self.run(async move { stream.request(Arc::new(Head::new()), Content::None).await })
     }
 
     /// Runs something on the worker.
-    pub fn run<R: Send + 'static>(&self, task: impl Future<Output = R> + Send + 'static) -> R {
+    pub(crate) fn run<R: Send + 'static>(
+        &self,
+        task: impl Future<Output = R> + Send + 'static,
+    ) -> R {
         let (sender, receiver) = mpsc::channel();
         self.worker.spawn(async move {
             let _ = sender.send(task.await);
@@ -124,10 +128,10 @@ impl Host {
     }
 }
 
-pub struct Head(RequestHead);
+pub(crate) struct Head(RequestHead);
 
 impl Head {
-    pub fn new() -> Head {
+    pub(crate) fn new() -> Head {
         Head(RequestHead {
             method: Method::GET,
             secure: false,
@@ -155,11 +159,11 @@ fn facts() -> Facts {
     Facts { about: Arc::new(about), started: Instant::now(), bag: None }
 }
 
-pub fn store_block(store: &Path) -> String {
+pub(crate) fn store_block(store: &Path) -> String {
     format!("plugins {{ store {:?}; }}\n", store.display().to_string())
 }
 
-pub fn config(blocks: &str, lines: &str) -> weir_config::Config {
+pub(crate) fn config(blocks: &str, lines: &str) -> weir_config::Config {
     let text = format!(
         "{blocks}\nsite \"a.example\" {{\n listen \"127.0.0.1:0\"\n\
          route \"/*\" {{\n respond \"\"\n {lines}\n }}\n route \"/b/*\" {{\n respond \"\"\n }}\n}}\n"
@@ -169,7 +173,7 @@ pub fn config(blocks: &str, lines: &str) -> weir_config::Config {
 
 /// A module for Weir's own interface: its hook for requests does this, its hook for the
 /// configuration that. `mark` makes modules that differ.
-pub fn module(mark: u32, on_request: &str, configure: &str) -> String {
+pub(crate) fn module(mark: u32, on_request: &str, configure: &str) -> String {
     format!(
         "(module
            (memory (export \"memory\") 4)
@@ -185,17 +189,17 @@ pub fn module(mark: u32, on_request: &str, configure: &str) -> String {
 }
 
 /// One that does nothing.
-pub fn idle(mark: u32) -> String {
+pub(crate) fn idle(mark: u32) -> String {
     module(mark, "(i64.const 0)", "(i32.const 0)")
 }
 
 /// One that fails on every request.
-pub fn trapping(mark: u32) -> String {
+pub(crate) fn trapping(mark: u32) -> String {
     module(mark, "unreachable", "(i32.const 0)")
 }
 
 /// Waits until something is so.
-pub fn wait_for(mut holds: impl FnMut() -> bool) -> bool {
+pub(crate) fn wait_for(mut holds: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
         if holds() {
