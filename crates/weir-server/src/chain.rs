@@ -81,6 +81,10 @@ pub(crate) struct Variants(Mutex<HashSet<u64>>);
 impl Variants {
     /// Whether there is such a part, or room for it.
     pub(crate) fn admit(&self, variant: u64) -> bool {
+        if variant == 0 {
+            // The ordinary part, which is always there.
+            return true;
+        }
         let mut known = self.0.lock();
         known.contains(&variant) || (known.len() < VARIANTS_MAX && known.insert(variant))
     }
