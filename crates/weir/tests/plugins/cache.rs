@@ -1,0 +1,269 @@
+//! Plugins and the cache: what is stored is what a plugin at the fill made of it, keys and lifetimes
+//! are what plugins say, and stored content can be managed from them.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use crate::common::client::Response;
+use crate::common::origin::{Origin, Received, Step, answer};
+use crate::common::{PATIENCE, wait_for};
+use crate::site::{Site, setup, text};
+use crate::wasm::{own, proxy_wasm};
+
+const FRESH: &str = "Cache-Control: max-age=600\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\n";
+
+/// Makes letters large, and logs every response that it sees.
+fn upper(mark: &str) -> String {
+    own(&format!(
+        r#"(func (export "weir_on_response") (param i32) (result i64)
+          (drop (call $log (i32.const 3) @{{seen by {mark}}}))
+          @edits{{WANT 1;SET x-made-by={mark}}})
+        (func (export "weir_on_response_body") (param i32) (result i64)
+          (call $upper (i32.load offset=96 (local.get 0)) (i32.load offset=100 (local.get 0)))
+          (call $piece (local.get 0)))"#
+    ))
+}
+
+fn runs(site: &Site, mark: &str) -> usize {
+    site.weir.log().matches(&format!("seen by {mark}")).count()
+}
+
+fn counting(script: impl Fn(usize, &Received) -> Vec<Step> + Send + Sync + 'static) -> Origin {
+    let count = AtomicUsize::new(0);
+    Origin::start(move |request| script(count.fetch_add(1, SeqCst), request))
+}
+
+fn is_hit(response: &Response) -> bool {
+    response.header("cache-status").is_some_and(|status| status.contains("; hit"))
+}
+
+#[test]
+fn at_the_fill_a_response_is_transformed_once() {
+    let proxy_wasm = proxy_wasm(
+        r#"
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+          (drop (call $proxy_log (i32.const 3) @{seen by one}))
+          (drop (call $proxy_add_header_map_value (i32.const 2) @{x-made-by} @{one}))
+          (drop (call $proxy_remove_header_map_value (i32.const 2) @{content-length}))
+          (i32.eqz (local.get 2)))
+        (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
+          (if (i32.eqz (local.get 2)) (then (return (i32.const 1))))
+          (call $upper_body (i32.const 1))
+          (i32.const 0))"#,
+    );
+    for module in [upper("one"), proxy_wasm] {
+        let origin = counting(|n, _| answer("200 OK", FRESH, format!("body {n}").as_bytes()));
+        let site = setup().plugin("p", &module, "").run(&format!(
+            r#"route "/plain/*" {{ proxy "{0}"; }}
+            route "/*" {{ proxy "{0}"; use "p" at="fill"; }}"#,
+            origin.url()
+        ));
+        let mut client = site.connect();
+        for round in 0..4 {
+            let got = client.ask("GET", "/a", &[]).unwrap();
+            assert_eq!((got.status, text(&got)), (200, "BODY 0"), "{round}");
+            assert_eq!(got.header("x-made-by"), Some("one"));
+            assert_eq!(is_hit(&got), round > 0);
+            assert_eq!(runs(&site, "one"), 1, "{round}");
+        }
+        // What is stored has parts, and a length.
+        let part = client.ask("GET", "/a", &[("Range", "bytes=0-3")]).unwrap();
+        assert_eq!((part.status, text(&part)), (206, "BODY"));
+        let head = client.ask("HEAD", "/a", &[]).unwrap();
+        assert_eq!(head.header("content-length"), Some("6"));
+        let tag = head.header("etag").unwrap().to_owned();
+        assert_eq!(client.ask("GET", "/a", &[("If-None-Match", &tag)]).unwrap().status, 304);
+        assert_eq!(runs(&site, "one"), 1);
+        // A purge by the URL finds it.
+        assert_eq!(site.purge("/a"), 1);
+        assert_eq!(text(&client.ask("GET", "/a", &[]).unwrap()), "BODY 1");
+        assert_eq!(runs(&site, "one"), 2);
+        assert_eq!(text(&client.ask("GET", "/plain/a", &[]).unwrap()), "body 2");
+    }
+}
+
+#[test]
+fn another_generation_has_its_own_copies() {
+    let origin = counting(|_, _| answer("200 OK", FRESH, b"body"));
+    let routes = format!(r#"route "/*" {{ proxy "{}"; use "p" at="fill"; }}"#, origin.url());
+    let site = setup().plugin("p", &upper("one"), "").run(&routes);
+    let made_by = |expected: &str, hit: bool| {
+        let got = site.get("/a", &[]);
+        assert_eq!(got.header("x-made-by"), Some(expected));
+        assert_eq!(is_hit(&got), hit, "{expected}");
+    };
+    made_by("one", false);
+    made_by("one", true);
+    let wat = site.weir.directory().join("p.wat");
+    std::fs::write(&wat, upper("two")).unwrap();
+    assert_eq!(site.reload("", &routes).0, 200);
+    made_by("two", false);
+    made_by("two", true);
+    // The first comes back as it was left.
+    std::fs::write(&wat, upper("one")).unwrap();
+    assert_eq!(site.reload("", &routes).0, 200);
+    made_by("one", true);
+}
+
+/// Decides by the target: the key by a field, neither look-up nor store, validation.
+fn decides() -> String {
+    own(r#"
+        (func (export "weir_on_lookup") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/key/a}) (then (return @edits{KEY a})))
+          (if (call $target (local.get 0) @{/key/b}) (then (return @edits{KEY b})))
+          (if (call $target (local.get 0) @{/pass}) (then (return @edits{CACHE 1})))
+          (i64.const 0))
+        (func (export "weir_on_hit") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/validate}) (then (return @edits{CACHE 2})))
+          (if (call $target (local.get 0) @{/hitpass}) (then (return @edits{CACHE 1})))
+          (if (call $target (local.get 0) @{/hitanswer}) (then (return @edits{ANSWER 410;BODY gone})))
+          (i64.const 0))
+        (func (export "weir_on_miss") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/missanswer}) (then (return @edits{ANSWER 404;BODY none})))
+          (i64.const 0))
+        (func (export "weir_on_store") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/nostore}) (then (return @edits{NO_STORE})))
+          (if (call $target (local.get 0) @{/ttl}) (then (return @edits{TTL 300})))
+          (if (call $target (local.get 0) @{/head}) (then (return
+            @edits{SET x-stored=yes;REMOVE x-dropped})))
+          (i64.const 0))"#)
+}
+
+fn deciding() -> (Site, Origin) {
+    let origin = counting(|n, request| {
+        if !request.values("if-none-match").is_empty() {
+            return answer("304 Not Modified", "ETag: \"v1\"\r\n", b"");
+        }
+        let fields = format!("{FRESH}X-Dropped: 1\r\n");
+        answer("200 OK", &fields, n.to_string().as_bytes())
+    });
+    let site = setup()
+        .plugin("p", &decides(), "")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; use "p"; }}"#, origin.url()));
+    (site, origin)
+}
+
+#[test]
+fn a_plugin_decides_what_is_looked_up_and_what_is_stored() {
+    let (site, origin) = deciding();
+    // How often the origin is asked when the same is asked for twice.
+    let check = |target: &str, asked: usize| {
+        origin.take();
+        let first = site.get(target, &[]);
+        let second = site.get(target, &[]);
+        assert_eq!((first.status, second.status), (200, 200), "{target}");
+        assert_eq!(origin.take().len(), asked, "{target}");
+        (first, second)
+    };
+    check("/usual", 1);
+    check("/pass", 2);
+    check("/nostore", 2);
+    let (first, second) = check("/validate", 2);
+    assert_eq!(first.body, second.body, "validated, not fetched");
+    let (first, second) = check("/hitpass", 2);
+    assert_ne!(first.body, second.body);
+    let (first, second) = check("/head", 1);
+    for got in [first, second] {
+        assert_eq!(got.header("x-stored"), Some("yes"));
+        assert_eq!(got.header("x-dropped"), None);
+    }
+    assert_eq!(site.get("/hitanswer", &[]).status, 200);
+    let answered = site.get("/hitanswer", &[]);
+    assert_eq!((answered.status, text(&answered)), (410, "gone"));
+    origin.take();
+    let answered = site.get("/missanswer", &[]);
+    assert_eq!((answered.status, text(&answered)), (404, "none"));
+    assert_eq!(origin.take().len(), 0);
+    // Its own lifetime.
+    let first = site.get("/ttl", &[]);
+    assert!(is_hit(&site.get("/ttl", &[])));
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(!is_hit(&site.get("/ttl", &[])));
+    assert_eq!(first.status, 200);
+}
+
+#[test]
+fn a_key_keeps_responses_apart() {
+    let origin = counting(|n, _| answer("200 OK", FRESH, n.to_string().as_bytes()));
+    // The key is the method's first letter and what the field says.
+    let module = own(r#"
+        (func (export "weir_on_request") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/a?1}) (then (return @edits{TARGET /a;NOTE 1})))
+          (if (call $target (local.get 0) @{/a?2}) (then (return @edits{TARGET /a;NOTE 2})))
+          (i64.const 0))
+        (func (export "weir_on_lookup") (param i32) (result i64)
+          (if (i64.eq (i64.load offset=16 (local.get 0)) (i64.const 1)) (then (return @edits{KEY 1})))
+          (if (i64.eq (i64.load offset=16 (local.get 0)) (i64.const 2)) (then (return @edits{KEY 2})))
+          (i64.const 0))"#);
+    let site = setup()
+        .plugin("p", &module, "")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; use "p"; }}"#, origin.url()));
+    for _ in 0..2 {
+        assert_eq!(text(&site.get("/a?1", &[])), "0");
+        assert_eq!(text(&site.get("/a?2", &[])), "1");
+        assert_eq!(text(&site.get("/a", &[])), "2");
+    }
+    assert_eq!(origin.take().len(), 3);
+    assert_eq!(site.purge("/a"), 3, "by the one URL");
+}
+
+#[test]
+fn a_client_or_a_response_is_closed_from_any_hook() {
+    for hook in ["lookup", "hit", "miss"] {
+        let origin = counting(|_, _| answer("200 OK", FRESH, b"body"));
+        let module = own(&format!(
+            r#"(func (export "weir_on_{hook}") (param i32) (result i64) @edits{{CLOSE}})"#
+        ));
+        let site = setup()
+            .plugin("p", &module, "")
+            .run(&format!(r#"route "/*" {{ proxy "{}"; use "p"; }}"#, origin.url()));
+        let first = site.connect().ask("GET", "/a", &[]);
+        let second = site.connect().ask("GET", "/a", &[]);
+        let is_first_fine = hook == "hit";
+        assert_eq!(first.is_ok(), is_first_fine, "{hook}: {first:?}");
+        assert!(second.is_err(), "{hook}: {second:?}");
+    }
+}
+
+#[test]
+fn a_plugin_manages_stored_content() {
+    let module = own(r#"
+        (func (export "weir_on_request") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/do/inject}) (then
+            (drop (call $cache_inject @{http://site.example/a}
+              @list{STATUS 200;SET content-type=text/plain;BODY injected} (i64.const 60000)))
+            (return @edits{ANSWER 200})))
+          (if (call $target (local.get 0) @{/do/purge}) (then
+            (if (i32.eq (call $cache_purge @{http://site.example/a}) (i32.const 1))
+              (then (return @edits{ANSWER 200})))
+            (return @edits{ANSWER 404})))
+          (if (call $target (local.get 0) @{/do/expire}) (then
+            (if (i32.eq (call $cache_expire @{http://site.example/a}) (i32.const 1))
+              (then (return @edits{ANSWER 200})))
+            (return @edits{ANSWER 404})))
+          (i64.const 0))"#);
+    let origin = counting(|n, _| answer("200 OK", FRESH, format!("origin {n}").as_bytes()));
+    let site =
+        setup().plugin("p", &module, "allow { cache; }").plugin("q", &module, "").run(&format!(
+            r#"route "/do/*" {{ respond ""; use "p"; }}
+            route "/*" {{ proxy "{}"; use "q"; }}"#,
+            origin.url()
+        ));
+    assert_eq!(site.get("/do/purge", &[]).status, 404);
+    assert_eq!(site.get("/do/inject", &[]).status, 200);
+    assert_eq!(text(&site.get("/a", &[])), "injected");
+    assert_eq!(site.get("/do/purge", &[]).status, 200);
+    assert_eq!(text(&site.get("/a", &[])), "origin 0");
+    // The second response may be stored a moment after the client has it.
+    assert!(wait_for(PATIENCE, || is_hit(&site.get("/a", &[])).then_some(())).is_some());
+    assert_eq!(site.get("/do/expire", &[]).status, 200);
+    assert!(!is_hit(&site.get("/a", &[])));
+    assert_eq!(origin.take().len(), 2);
+    // One without leave changes nothing.
+    let module = own(r#"(func (export "weir_on_request") (param i32) (result i64)
+          (if (i32.eq (call $cache_purge @{http://site.example/a}) (i32.const -3))
+            (then (return @edits{ANSWER 418})))
+          (i64.const 0))"#);
+    let site = setup().plugin("p", &module, "").run(r#"route "/*" { respond ""; use "p"; }"#);
+    assert_eq!(site.get("/", &[]).status, 418);
+}

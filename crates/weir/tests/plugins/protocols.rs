@@ -1,0 +1,157 @@
+//! Plugins over HTTP/2 and TLS, with trailers, and with requests that come one behind the other.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Version};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+
+use crate::common::PATIENCE;
+use crate::common::origin::{Origin, Step, ok};
+use crate::site::{Site, setup, text};
+use crate::wasm::{own, proxy_wasm};
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Bytes,
+    trailers: HeaderMap,
+}
+
+/// A request over HTTP/2 with prior knowledge.
+fn over_http2(site: &Site, method: &str, target: &str, body: &str) -> hyper::Result<Answer> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(site.address).await.unwrap();
+        let (mut sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://site.example{target}"))
+            .version(Version::HTTP_2)
+            .body(Full::new(Bytes::from(body.to_owned())))
+            .unwrap();
+        let asked = async {
+            let (head, body) = sender.send_request(request).await?.into_parts();
+            let collected = body.collect().await?;
+            let trailers = collected.trailers().cloned().unwrap_or_default();
+            let body = collected.to_bytes();
+            Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, trailers })
+        };
+        tokio::time::timeout(PATIENCE, asked).await.expect("an answer in time")
+    })
+}
+
+/// Everything at once, by both interfaces.
+fn busy() -> [(&'static str, String); 2] {
+    let own = own(r#"
+        (func (export "weir_on_request") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/deny}) (then (return @edits{ANSWER 403;BODY denied})))
+          (if (call $target (local.get 0) @{/end}) (then (return @edits{CLOSE})))
+          @edits{SET x-mark=1;WANT 1})
+        (func (export "weir_on_request_body") (param i32) (result i64)
+          (call $upper (i32.load offset=96 (local.get 0)) (i32.load offset=100 (local.get 0)))
+          (call $piece (local.get 0)))
+        (func (export "weir_on_response") (param i32) (result i64) @edits{SET x-seen=1;WANT 1})
+        (func (export "weir_on_response_body") (param i32) (result i64) (i64.const 0))
+        (func (export "weir_on_response_trailers") (param i32) (result i64)
+          @edits{SET x-trailer=changed;TRAILER x-more=1})"#);
+    let wasm = proxy_wasm(
+        r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+          (if (call $path @{/deny}) (then
+            (call $answer (i32.const 403) @{denied}) (return (i32.const 1))))
+          (if (call $path @{/end}) (then
+            (drop (call $proxy_close_stream (i32.const 0))) (return (i32.const 1))))
+          (drop (call $proxy_add_header_map_value (i32.const 0) @{x-mark} @{1}))
+          (i32.const 0))
+        (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+          (call $upper_body (i32.const 0)) (i32.const 0))
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+          (drop (call $proxy_add_header_map_value (i32.const 2) @{x-seen} @{1}))
+          (i32.const 0))
+        (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))
+        (func (export "proxy_on_response_trailers") (param i32 i32) (result i32)
+          (drop (call $proxy_replace_header_map_value (i32.const 3) @{x-trailer} @{changed}))
+          (drop (call $proxy_add_header_map_value (i32.const 3) @{x-more} @{1}))
+          (i32.const 0))"#,
+    );
+    [("own", own), ("proxy-wasm", wasm)]
+}
+
+fn origin() -> Origin {
+    Origin::start(|request| {
+        let marks = request.values("x-mark").len();
+        let body = format!("{marks} {}", String::from_utf8_lossy(&request.body));
+        match request.line().contains("/trailers") {
+            true => vec![Step::Send(
+                format!(
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-trailer\r\n\r\n\
+                     {:x}\r\n{body}\r\n0\r\nX-Trailer: 1\r\n\r\n",
+                    body.len()
+                )
+                .into_bytes(),
+            )],
+            false => ok(&body),
+        }
+    })
+}
+
+fn served(module: &str, origin: &Origin) -> Site {
+    setup()
+        .plugin("p", module, "")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; cache "off"; use "p"; }}"#, origin.url()))
+}
+
+#[test]
+fn plugins_work_the_same_over_http2() {
+    for (name, module) in busy() {
+        let origin = origin();
+        let site = served(&module, &origin);
+        let got = over_http2(&site, "GET", "/a", "").unwrap();
+        assert_eq!((got.status, &*got.body), (200, &b"1 "[..]), "{name}");
+        assert_eq!(got.headers["x-seen"], "1", "{name}");
+        let got = over_http2(&site, "POST", "/a", "content").unwrap();
+        assert_eq!((got.status, &*got.body), (200, &b"1 CONTENT"[..]), "{name}");
+        let got = over_http2(&site, "POST", "/deny", "content").unwrap();
+        assert_eq!((got.status, &*got.body), (403, &b"denied"[..]), "{name}");
+        // The stream ends, and nothing else does.
+        assert!(over_http2(&site, "GET", "/end", "").is_err(), "{name}");
+        assert_eq!(over_http2(&site, "GET", "/a", "").unwrap().status, 200, "{name}");
+    }
+}
+
+#[test]
+fn trailers_are_seen_and_changed() {
+    for (name, module) in busy() {
+        let origin = origin();
+        let site = served(&module, &origin);
+        let got = over_http2(&site, "GET", "/trailers", "").unwrap();
+        assert_eq!(&*got.body, b"1 ", "{name}");
+        assert_eq!(got.trailers["x-trailer"], "changed", "{name}");
+        assert_eq!(got.trailers["x-more"], "1", "{name}");
+        // Over HTTP/1.1 the message stays well-formed.
+        assert_eq!(text(&site.get("/trailers", &[("TE", "trailers")])), "1 ", "{name}");
+    }
+}
+
+#[test]
+fn requests_in_a_row_are_answered_in_order() {
+    for (name, module) in busy() {
+        let origin = origin();
+        let site = served(&module, &origin);
+        let mut client = site.connect();
+        let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let post = "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+        let all = [&*get("/a"), post, &get("/deny"), &get("/trailers"), post, &get("/a")].concat();
+        client.send(all.as_bytes()).unwrap();
+        for (status, body) in
+            [(200, "1 "), (200, "1 ABC"), (403, "denied"), (200, "1 "), (200, "1 ABC"), (200, "1 ")]
+        {
+            let got = client.response("GET").unwrap();
+            assert_eq!((got.status, text(&got)), (status, body), "{name}");
+        }
+        assert_eq!(origin.take_oddities(), [""; 0]);
+    }
+}
