@@ -50,6 +50,13 @@ pub struct Head<'a, 'r> {
     noted: Noted<'a>,
 }
 
+impl Head<'_, '_> {
+    /// How many field lines it has.
+    pub fn field_count(&self) -> usize {
+        self.fields.len()
+    }
+}
+
 /// A GET whose answer nothing but its host and target decides. Most requests for stored documents
 /// are such, and a server that has the document need not build a table of their fields.
 #[derive(Debug)]

@@ -44,6 +44,12 @@ pub struct ResponseHead {
 pub trait Lend<T>: Send + Sync {
     /// Looks at it.
     fn lend(&self) -> &T;
+
+    /// How many fields it has, pseudo-header fields included (`:method`, `:status` …), if that is
+    /// known without making it.
+    fn field_count(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A head that is the exchange's own, or shared until it is changed. Plugins that look at nothing
@@ -62,6 +68,14 @@ impl<T: Clone> Lent<T> {
         match self {
             Lent::Own(own) => own,
             Lent::Shared(shared) => shared.lend(),
+        }
+    }
+
+    /// As [`Lend::field_count`].
+    pub(crate) fn field_count(&self) -> Option<usize> {
+        match self {
+            Lent::Own(_) => None,
+            Lent::Shared(shared) => shared.field_count(),
         }
     }
 
@@ -267,6 +281,36 @@ impl Exchange {
             && self.own.is_fresh()
             && self.request.as_ref().is_none_or(|head| !head.is_own())
             && Arc::strong_count(&self.signal) == 1
+    }
+
+    /// Lets go of everything that belongs to its request.
+    pub(crate) fn end(&mut self) {
+        self.request = None;
+        self.request_body.take();
+        self.request_trailers.clear();
+        self.response = None;
+        self.response_body.take();
+        self.response_trailers.clear();
+        self.wishes = Wishes::default();
+        self.own = own::Trail::default();
+        self.facts.bag = None;
+    }
+
+    /// Another request begins where one has ended.
+    pub(crate) fn begin(&mut self, facts: Facts) {
+        self.facts = facts;
+        self.request_body_offset = 0;
+        self.response_body_offset = 0;
+        self.stored = StoredFacts::default();
+        self.note = 0;
+        self.phase = Phase::Connection;
+        self.again = false;
+        self.is_paused = false;
+        self.is_resumed = false;
+        // Somebody may still listen for the request before.
+        if Arc::strong_count(&self.signal) > 1 {
+            self.signal = Arc::default();
+        }
     }
 
     pub(crate) fn new(facts: Facts) -> Exchange {

@@ -5,14 +5,19 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Facts};
 
 /// Exchanges by number.
 #[derive(Default)]
 pub(crate) struct Exchanges {
     in_hand: Option<(u32, Box<Exchange>)>,
     others: HashMap<u32, Box<Exchange>, RandomState>,
+    /// Some that are over, to be used again: making one anew costs more than a call.
+    spares: Vec<Box<Exchange>>,
 }
+
+/// How many are kept.
+const SPARES_MAX: usize = 16;
 
 impl Exchanges {
     #[inline]
@@ -34,6 +39,29 @@ impl Exchanges {
     #[inline]
     pub(crate) fn contains_key(&self, id: &u32) -> bool {
         self.get(id).is_some()
+    }
+
+    /// One for another request.
+    #[inline]
+    pub(crate) fn fresh(&mut self, facts: Facts) -> Box<Exchange> {
+        match self.spares.pop() {
+            Some(mut spare) => {
+                spare.begin(facts);
+                spare
+            }
+            None => Box::new(Exchange::new(facts)),
+        }
+    }
+
+    /// One is over.
+    #[inline]
+    pub(crate) fn retire(&mut self, id: &u32) {
+        if let Some(mut over) = self.remove(id)
+            && self.spares.len() < SPARES_MAX
+        {
+            over.end();
+            self.spares.push(over);
+        }
     }
 
     /// Puts one in.

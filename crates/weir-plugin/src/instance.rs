@@ -102,7 +102,9 @@ impl Instance {
             return Err(Failure::new(FailureKind::Overflow, message));
         }
         let id = self.new_id();
-        self.store.data_mut().exchanges.insert(id, Box::new(Exchange::new(facts)));
+        let exchanges = &mut self.store.data_mut().exchanges;
+        let exchange = exchanges.fresh(facts);
+        exchanges.insert(id, exchange);
         self.call(|guest, store| match guest {
             Guest::ProxyWasm(guest) => guest.open(store, id),
             Guest::Own(_) => Ok(()),

@@ -164,7 +164,7 @@ impl Guest {
             self.enter(store, id);
             call(store, &self.delete, id)?;
         }
-        store.data_mut().exchanges.remove(&id);
+        store.data_mut().exchanges.retire(&id);
         Ok(())
     }
 
@@ -197,7 +197,13 @@ impl Headers {
         if matches!(self, Headers::None) {
             return Ok(None);
         }
-        let count = size(view(store.data(), id, map).map_or(0, |view| view.len()));
+        let counted = exchange(store, id).and_then(|exchange| match map {
+            Map::RequestHeaders => exchange.request.as_ref()?.field_count(),
+            Map::ResponseHeaders => exchange.response.as_ref()?.field_count(),
+            _ => None,
+        });
+        let count = counted.unwrap_or_else(|| view(store.data(), id, map).map_or(0, |v| v.len()));
+        let count = size(count);
         let action = match self {
             Headers::None => return Ok(None),
             Headers::Without(function) => function.call(store, (id, count)),

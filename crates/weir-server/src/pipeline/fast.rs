@@ -76,7 +76,7 @@ fn try_answer(
     let chain = route.chain.load();
     let mut variant = 0;
     if !chain.is_empty() {
-        let show = || seen::request(connection, &raw[..head.len]);
+        let show = || seen::request(connection, &raw[..head.len], head.field_count());
         let shown = begun.insert(plugins::begin(connection, route, &chain, started, &show));
         if !shown.passed(&chain) {
             return None;

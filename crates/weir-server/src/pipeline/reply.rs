@@ -74,6 +74,11 @@ impl HitFields {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        1 + usize::from(self.age.is_some())
+    }
+
     /// Whether they are the same for every hit.
     pub(super) fn is_constant(&self) -> bool {
         self.age.is_none()

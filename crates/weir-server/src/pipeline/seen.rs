@@ -17,12 +17,19 @@ struct RawRequest {
     bytes: Box<[u8]>,
     secure: bool,
     limits: (usize, usize),
+    /// With its Host, which is an authority to plugins, and :method, :path and :scheme.
+    field_count: usize,
     parsed: OnceLock<RequestHead>,
 }
 
 /// A request whose head is `raw`, which has been parsed once.
-pub(super) fn request(connection: &Connection, raw: &[u8]) -> Arc<dyn Lend<RequestHead>> {
+pub(super) fn request(
+    connection: &Connection,
+    raw: &[u8],
+    lines: usize,
+) -> Arc<dyn Lend<RequestHead>> {
     Arc::new(RawRequest {
+        field_count: lines + 3,
         bytes: raw.into(),
         secure: connection.tls,
         limits: connection.worker.head_limits,
@@ -62,6 +69,10 @@ impl Lend<RequestHead> for RawRequest {
         };
         self.parsed.get_or_init(|| self.parse().unwrap_or_else(nothing))
     }
+
+    fn field_count(&self) -> Option<usize> {
+        Some(self.field_count)
+    }
 }
 
 /// A stored response as it is delivered now.
@@ -92,5 +103,17 @@ impl Lend<ResponseHead> for StoredResponse {
             headers.insert(header::CONTENT_LENGTH, self.object.body().len().into());
             ResponseHead { status: self.object.status(), headers }
         })
+    }
+
+    fn field_count(&self) -> Option<usize> {
+        if !self.route.response_edits.is_empty() {
+            return None;
+        }
+        let stored = self.object.headers();
+        let kept = stored.keys().filter(|name| !HitFields::replace(name)).count();
+        let is_single = kept == stored.keys_len() && stored.len() == kept;
+        let own = HitFields::of(&self.route, &self.object, self.now_ms).count();
+        // :status and Content-Length, which stored heads do not have.
+        is_single.then_some(kept + own + 2)
     }
 }
