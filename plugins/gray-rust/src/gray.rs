@@ -11,9 +11,10 @@ pub fn transcode(rgb: &[u8], grey: &mut [u8]) {
 /// they do not take apart into threes.
 fn one_by_one(rgb: &[u8], grey: &mut [u8]) {
     for (pixel, grey) in rgb.chunks_exact(3).zip(grey) {
-        let [red, green, blue] = [pixel[0], pixel[1], pixel[2]].map(u16::from);
+        let (red, green, blue) = (pixel[0], pixel[1], pixel[2]);
         // At most 256 · 255.
-        *grey = ((77 * red + 150 * green + 29 * blue) >> 8) as u8;
+        let sum = 77 * u16::from(red) + 150 * u16::from(green) + 29 * u16::from(blue);
+        *grey = (sum >> 8) as u8;
     }
 }
 

@@ -110,7 +110,7 @@ fn what_is_no_picture_is_left_alone() {
 }
 
 #[test]
-#[ignore = "a measurement: cargo test --profile quick -p weir-plugin own::tests::gray -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --release -p weir-plugin own::tests::gray -- --ignored --nocapture"]
 fn isolated_and_native() {
     let (colour, _) = picture(1100, 1000);
     let body = Bytes::from(colour);

@@ -31,7 +31,7 @@ fn eight_fields() -> RequestHead {
 }
 
 #[test]
-#[ignore = "a measurement: cargo test --profile quick -p weir-plugin own::tests::speed -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --release -p weir-plugin own::tests::speed -- --ignored --nocapture"]
 fn an_empty_hook() {
     for (name, mask) in [("nothing", 0), ("the request line", 1), ("everything", -1)] {
         let module = module(&format!(
