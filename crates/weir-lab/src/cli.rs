@@ -100,6 +100,9 @@ struct Run {
     /// Sizes in bytes instead of the experiment's own.
     #[arg(long, value_delimiter = ',')]
     sizes: Option<Vec<usize>>,
+    /// Requests per second instead of the experiment's own, ascending.
+    #[arg(long, value_delimiter = ',')]
+    rates: Option<Vec<f64>>,
     /// Clients instead of the experiment's own number.
     #[arg(long)]
     clients: Option<usize>,
@@ -172,6 +175,12 @@ impl Run {
         if self.sizes.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::Usage("--sizes must name at least one size".to_owned()));
         }
+        let is_rate = |rate: &f64| rate.is_finite() && *rate >= 1.0;
+        if self.rates.as_ref().is_some_and(|rates| rates.is_empty() || !rates.iter().all(is_rate)) {
+            return Err(Error::Usage(
+                "--rates must name rates of at least 1 per second".to_owned(),
+            ));
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // Children are started from other folders.
         let weir = fs::canonicalize(&self.weir).unwrap_or_else(|_| self.weir.clone());
@@ -182,6 +191,7 @@ impl Run {
             contenders: self.contenders.clone(),
             quick: self.quick,
             sizes: self.sizes.clone(),
+            rates: self.rates.clone(),
             clients: self.clients,
             weir,
             cross_check: self.cross_check,

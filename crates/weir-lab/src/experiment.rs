@@ -1,7 +1,12 @@
 //! The experiments: which there are, and what they share.
 
+mod extended;
 mod grid;
 mod memory;
+mod p1;
+mod p2;
+mod p3;
+mod p4;
 mod s1;
 mod s3;
 
@@ -27,7 +32,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the document that asks for them.
-pub static ALL: [Experiment; 5] = [
+pub static ALL: [Experiment; 9] = [
     Experiment {
         id: "s1",
         title: "40 clients, one document of 500 B to 200 KB, a connection per request",
@@ -58,6 +63,30 @@ pub static ALL: [Experiment; 5] = [
         contenders: &["weir", "nginx"],
         run: memory::run_idle,
     },
+    Experiment {
+        id: "p1",
+        title: "an empty plugin: a call by itself, and in servers that answer with 500 B",
+        contenders: &["weir", "envoy"],
+        run: p1::run,
+    },
+    Experiment {
+        id: "p2",
+        title: "deploying the transcoder, and replacing one generation of a plugin by the next",
+        contenders: &["weir"],
+        run: p2::run,
+    },
+    Experiment {
+        id: "p3",
+        title: "latency and replies over the rate of requests, without and with an empty extension",
+        contenders: &["weir", "haproxy", "envoy"],
+        run: p3::run,
+    },
+    Experiment {
+        id: "p4",
+        title: "the grey-scale transcoder on pictures of 9 KB to 3.3 MB: none, native, isolated",
+        contenders: &["weir"],
+        run: p4::run,
+    },
 ];
 
 /// How to run.
@@ -75,6 +104,8 @@ pub struct Options {
     pub quick: bool,
     /// Sizes, if not the experiment's own.
     pub sizes: Option<Vec<usize>>,
+    /// Requests per second, one rate after the other, if not the experiment's own.
+    pub rates: Option<Vec<f64>>,
     /// Connections held in the memory experiments, if not the experiment's own.
     pub clients: Option<usize>,
     /// Weir's binary.

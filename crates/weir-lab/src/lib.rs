@@ -1,7 +1,7 @@
 //! weir-lab repeats the experiments that Weir's design rests on: it starts the contenders, drives
 //! load, accounts CPU time and memory from `/proc`, interleaves rounds and writes tables, JSON and
-//! figures. It knows nothing of Weir's internals: Weir is one contender among others, started by
-//! its binary and a configuration file.
+//! figures. Weir is one contender among others, started by its binary and a configuration file; only
+//! what plugins cost by themselves is measured in the lab's own process (`local`).
 
 pub mod agent;
 pub mod app;
@@ -14,11 +14,14 @@ pub mod goal;
 pub mod histogram;
 pub mod install;
 pub mod load;
+pub mod local;
 pub mod machine;
 pub mod modules;
+pub mod pictures;
 pub mod process;
 pub mod procfs;
 pub mod report;
 pub mod result;
 pub mod stats;
 pub mod template;
+pub mod transcode;
