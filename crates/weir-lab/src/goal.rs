@@ -109,6 +109,7 @@ pub fn goals(id: &str) -> Vec<Goal> {
         "p1" => {
             let mut goals = vec![
                 any(("weir", "own: a call"), Measure::TimeAtMost(60.0)),
+                any(("weir", "own: a call, 8 fields shown"), Measure::TimeAtMost(60.0)),
                 any(("weir", "proxy-wasm: a request"), Measure::TimeAtMost(500.0)),
             ];
             for case in ["own", "proxy-wasm"] {

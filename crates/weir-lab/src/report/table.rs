@@ -1,8 +1,9 @@
 //! The Markdown section of an experiment: how it was measured, the figures, the goals.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{label, size_label};
+use super::{label, plugins, size_label};
 use crate::goal::{Unit, Verdict, duration, evaluate};
 use crate::result::{MemorySample, Record, Sample};
 use crate::stats::{median, paired_ratio, spread};
@@ -21,8 +22,14 @@ const SPREAD_MAX: f64 = 0.10;
 pub fn markdown(record: &Record) -> String {
     let mut text = String::new();
     preamble(record, &mut text);
+    plugins::timings(record, &mut text);
     if !record.samples.is_empty() {
-        throughput_tables(record, &mut text);
+        if record.rates().is_empty() {
+            throughput_tables(record, &mut text);
+            plugins::extensions(record, &mut text);
+        } else {
+            plugins::rates(record, &mut text);
+        }
         text.push_str(&noise_line(record));
     }
     if !record.memory.is_empty() {
@@ -56,7 +63,7 @@ fn preamble(record: &Record, text: &mut String) {
     line(
         text,
         &format!(
-            "{} round{}{}, {} clients. Medians; ratios are medians of the rounds' ratios.",
+            "{} round{}{}{}. Medians; ratios are medians of the rounds' ratios.",
             settings.rounds,
             if settings.rounds == 1 { "" } else { "s" },
             if record.samples.is_empty() {
@@ -64,7 +71,10 @@ fn preamble(record: &Record, text: &mut String) {
             } else {
                 format!(" of {} s, interleaved", settings.window_s)
             },
-            settings.clients
+            match settings.clients {
+                0 => String::new(),
+                clients => format!(", {clients} clients"),
+            }
         ),
     );
     let versions: Vec<String> =
@@ -207,16 +217,7 @@ fn noise_line(record: &Record) -> String {
     let steal = samples.iter().map(|sample| sample.steal).fold(0.0, f64::max);
     let foreign: Vec<f64> = samples.iter().map(|sample| sample.foreign_cores).collect();
     let foreign = median(&foreign).unwrap_or(0.0);
-    let spreads: Vec<f64> = record
-        .series()
-        .iter()
-        .flat_map(|(contender, case)| {
-            record.sizes().into_iter().map(move |size| (contender, case, size))
-        })
-        .filter_map(|(contender, case, size)| {
-            spread(&record.rounds(contender, case, size, Sample::cpu_us))
-        })
-        .collect();
+    let spreads = spreads(samples);
     let middle = median(&spreads).unwrap_or(0.0);
     let widest = spreads.iter().copied().fold(0.0, f64::max);
     let errors: u64 = samples.iter().map(|sample| sample.errors).sum();
@@ -233,18 +234,29 @@ fn noise_line(record: &Record) -> String {
     )
 }
 
-fn row(size: usize, cells: Vec<Option<f64>>, show: fn(f64) -> String) -> Vec<String> {
+/// How far the rounds of each series, size and rate spread.
+fn spreads(samples: &[Sample]) -> Vec<f64> {
+    let mut points: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        let rate = sample.rate_per_s.map(f64::to_bits);
+        let point = (&sample.contender, &sample.case, sample.size, rate);
+        points.entry(point).or_default().push(sample.cpu_us());
+    }
+    points.values().filter_map(|rounds| spread(rounds)).collect()
+}
+
+pub(super) fn row(size: usize, cells: Vec<Option<f64>>, show: fn(f64) -> String) -> Vec<String> {
     let mut row = vec![size_label(size)];
     row.extend(cells.into_iter().map(|value| cell(value, show)));
     row
 }
 
-fn cell(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+pub(super) fn cell(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), show)
 }
 
 /// A Markdown table; the first column is left-aligned, the others right.
-fn table(text: &mut String, corner: &str, header: &[String], rows: Vec<Vec<String>>) {
+pub(super) fn table(text: &mut String, corner: &str, header: &[String], rows: Vec<Vec<String>>) {
     line(text, &format!("| {corner} | {} |", header.join(" | ")));
     line(text, &format!("|---|{}", "--:|".repeat(header.len())));
     for row in rows {
@@ -254,7 +266,7 @@ fn table(text: &mut String, corner: &str, header: &[String], rows: Vec<Vec<Strin
     line(text, "");
 }
 
-fn line(text: &mut String, line: &str) {
+pub(super) fn line(text: &mut String, line: &str) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{line}");
 }
