@@ -118,10 +118,9 @@ impl Guest {
         phase: Phase,
         end: bool,
     ) -> Result<Action, Failure> {
-        let hook = Hook::of(phase);
-        if !self.has(hook) {
+        let Some(hook) = Hook::of(phase).filter(|hook| self.has(*hook)) else {
             return Ok(Action::Continue);
-        }
+        };
         if let Some(action) = self.answers(store, id, hook)? {
             return Ok(action);
         }

@@ -42,10 +42,10 @@ impl Hook {
         Hook::Call,
     ];
 
-    /// The hook that serves a phase.
+    /// The hook that serves a phase; none for those of bare connections, which only proxy-wasm has.
     #[inline]
-    pub(crate) fn of(phase: Phase) -> Hook {
-        match phase {
+    pub(crate) fn of(phase: Phase) -> Option<Hook> {
+        Some(match phase {
             Phase::Connection => Hook::Connection,
             Phase::RequestHead => Hook::Request,
             Phase::RequestBody => Hook::RequestBody,
@@ -58,7 +58,8 @@ impl Hook {
             Phase::ResponseBody => Hook::ResponseBody,
             Phase::ResponseTrailers => Hook::ResponseTrailers,
             Phase::Log => Hook::Log,
-        }
+            _ => return None,
+        })
     }
 
     /// The function that a module exports for it.

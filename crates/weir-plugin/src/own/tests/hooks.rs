@@ -73,7 +73,7 @@ fn each_hook_is_called_and_only_if_it_is_there() {
         Phase::ResponseTrailers,
     ];
     for phase in phases {
-        let hook = Hook::of(phase);
+        let hook = Hook::of(phase).unwrap();
         let list = List::new().long(Op::Note, 77);
         let mut puppet = Puppet::new(&with_hook(hook.export(), &list));
         for other in phases {
