@@ -1,5 +1,7 @@
 //! Places: threads that run plugins, each with an instance of its own.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -96,23 +98,31 @@ pub(crate) type OnFailure = Box<dyn Fn(usize, &Failure) + Send + Sync>;
 pub(crate) struct Slot {
     place: usize,
     instance: Mutex<Option<Box<Instance>>>,
+    /// Changed under the lock only. Read without it: a call on a low-priority thread holds the lock
+    /// for as long as it takes, and a worker that looks where to send the next must not wait for it.
+    is_filled: AtomicBool,
     on_failure: OnFailure,
 }
 
 impl Slot {
     pub(crate) fn new(place: usize, on_failure: OnFailure) -> Arc<Slot> {
-        Arc::new(Slot { place, instance: Mutex::new(None), on_failure })
+        let is_filled = AtomicBool::new(false);
+        Arc::new(Slot { place, instance: Mutex::new(None), is_filled, on_failure })
     }
 
     /// Puts an instance there.
     pub(crate) fn fill(&self, instance: Box<Instance>) {
+        let mut slot = self.instance.lock();
+        let before = slot.replace(instance);
+        self.is_filled.store(true, Release);
         // What was there ends outside the lock.
-        let _before = self.instance.lock().replace(instance);
+        drop(slot);
+        drop(before);
     }
 
     /// Whether there is an instance.
     pub(crate) fn is_filled(&self) -> bool {
-        self.instance.lock().is_some()
+        self.is_filled.load(Acquire)
     }
 
     /// Calls into the instance that is there now; an error ends it.
@@ -124,6 +134,7 @@ impl Slot {
         let result = call(slot.as_deref_mut()?);
         if let Err(failure) = &result {
             let failed = slot.take();
+            self.is_filled.store(false, Release);
             drop(slot);
             drop(failed);
             (self.on_failure)(self.place, failure);
@@ -151,6 +162,10 @@ impl Slot {
 
     /// Ends the instance.
     pub(crate) fn clear(&self) {
-        let _ended = self.instance.lock().take();
+        let mut slot = self.instance.lock();
+        let ended = slot.take();
+        self.is_filled.store(false, Release);
+        drop(slot);
+        drop(ended);
     }
 }
