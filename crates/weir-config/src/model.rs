@@ -125,6 +125,8 @@ pub struct Site {
     pub certificates: Vec<Certificate>,
     /// Access log, if any.
     pub access_log: Option<AccessLog>,
+    /// Plugins that see the connections to the site's listeners, by name, in order.
+    pub plugins: Vec<String>,
     /// Routes; the most specific path wins, whatever the order.
     pub routes: Vec<Route>,
 }

@@ -70,6 +70,7 @@ fn one_site(
         listeners: vec![Listener { address: listen, tls: None, proxy_protocol: false }],
         certificates: Vec::new(),
         access_log: None,
+        plugins: Vec::new(),
         routes: vec![route],
     };
     Config {

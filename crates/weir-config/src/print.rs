@@ -189,6 +189,9 @@ impl Printer {
                 };
                 out.line(format_args!("access-log {} format=\"{format}\"", path(&log.path)));
             }
+            for plugin in &site.plugins {
+                out.line(format_args!("use {}", quote(plugin)));
+            }
             for route in &site.routes {
                 out.route(route);
             }

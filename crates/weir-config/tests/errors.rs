@@ -94,7 +94,7 @@ fn an_error_shows_its_line_with_a_caret() {
     assert_eq!(
         shown(text),
         "conf/weir.kdl:2:2: unknown key \"lisen\" in site; did you mean \"listen\"? expected one \
-         of listen, certificate, access-log, route\n  \
+         of listen, certificate, access-log, use, route\n  \
          |\n2 | \tlisen \":80\"\n  | \t^^^^^"
     );
 }

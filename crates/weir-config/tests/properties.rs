@@ -454,6 +454,7 @@ fn site(number: u16) -> impl Strategy<Value = (Site, Vec<Upstream>)> {
                     _ => Vec::new(),
                 },
                 access_log: log.map(|(path, json)| AccessLog { path, format: format(json) }),
+                plugins: if proxy_protocol { vec!["knock".to_owned()] } else { Vec::new() },
                 routes: routes.collect(),
             };
             (site, groups)

@@ -253,12 +253,17 @@ pub(crate) struct Exchange {
     pub(crate) is_paused: bool,
     /// The running hook said that the request goes on (proxy-wasm).
     pub(crate) is_resumed: bool,
+    /// The plugin said that the bytes of a connection go on: those from the client, those for it.
+    pub(crate) is_released: [bool; 2],
 }
 
 /// Which hook is running, or was paused in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Connection,
+    /// Bytes from the client of a connection.
+    Downstream,
+    DownstreamClosed,
     RequestHead,
     RequestBody,
     RequestTrailers,
@@ -269,6 +274,9 @@ pub(crate) enum Phase {
     ResponseHead,
     ResponseBody,
     ResponseTrailers,
+    /// Bytes for the client of a connection.
+    Upstream,
+    UpstreamClosed,
     Log,
 }
 
@@ -333,6 +341,7 @@ impl Exchange {
             signal: Arc::default(),
             is_paused: false,
             is_resumed: false,
+            is_released: [false; 2],
         }
     }
 }

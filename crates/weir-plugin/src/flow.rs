@@ -255,7 +255,7 @@ impl Stream {
     }
 
     /// Runs a hook without a body, again and again while it holds the request.
-    async fn consult(
+    pub(crate) async fn consult(
         &self,
         phase: Phase,
         put: impl FnOnce(&mut Exchange) + Send + 'static,
@@ -266,11 +266,12 @@ impl Stream {
         let take = |exchange: &mut Exchange, action: Action| {
             look_at_paused(Side::Response, exchange, action == Action::Pause)
         };
+        let mut heard = self.signal().heard();
         let (_, mut released) = self.hook(phase, true, 0, put, take).wait().await?;
         while released.is_held {
             let patience = released.wishes.hold.unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
             // Told or late, the plugin is asked again.
-            let told = poll_fn(|cx| self.signal().poll_told(cx));
+            let told = poll_fn(|cx| self.signal().poll_told(&mut heard, cx));
             let _ = tokio::time::timeout(patience, told).await;
             let again = |exchange: &mut Exchange| exchange.again = true;
             (_, released) = self.hook(phase, true, 0, again, take).wait().await?;
@@ -399,6 +400,8 @@ struct Flow {
     /// Something follows the head, seen or not.
     has_content: bool,
     source: Option<CallBody>,
+    /// What the plugin has told so far.
+    heard: u64,
     /// Nothing more comes from the source.
     source_ended: bool,
     state: State,
@@ -442,6 +445,7 @@ impl Flow {
         let sees_bodies = stream.generation().is_bound() && stream.has(side.body());
         Flow {
             stream: stream.clone(),
+            heard: stream.signal().heard(),
             side,
             has_content,
             state: State::Idle,
@@ -645,7 +649,7 @@ impl Flow {
         is_late: bool,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        let is_told = self.stream.signal().poll_told(cx).is_ready();
+        let is_told = self.stream.signal().poll_told(&mut self.heard, cx).is_ready();
         let is_bound = self.stream.generation().is_bound();
         if !is_bound && (is_told || is_late) {
             let call = self.call(phase, end, |exchange| exchange.again = true);

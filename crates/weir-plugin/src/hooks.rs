@@ -25,6 +25,18 @@ impl Hooks {
         self.0 & 1 << phase as u32 != 0
     }
 
+    /// The hooks that concern requests.
+    pub(crate) fn of_requests(mut self) -> Hooks {
+        self.remove(&[
+            Phase::Connection,
+            Phase::Downstream,
+            Phase::DownstreamClosed,
+            Phase::Upstream,
+            Phase::UpstreamClosed,
+        ]);
+        self
+    }
+
     /// Whether a hook looks at the bodies of requests.
     pub fn sees_request_bodies(self) -> bool {
         self.has(Phase::RequestBody) || self.has(Phase::RequestTrailers)
@@ -78,6 +90,10 @@ const KEEPS_LENGTHS: u32 = 1 << 31;
 /// proxy-wasm's callbacks by the phase that they serve.
 pub(crate) const PROXY_WASM: &[(&str, Phase)] = &[
     ("proxy_on_new_connection", Phase::Connection),
+    ("proxy_on_downstream_data", Phase::Downstream),
+    ("proxy_on_downstream_connection_close", Phase::DownstreamClosed),
+    ("proxy_on_upstream_data", Phase::Upstream),
+    ("proxy_on_upstream_connection_close", Phase::UpstreamClosed),
     ("proxy_on_request_headers", Phase::RequestHead),
     ("proxy_on_request_body", Phase::RequestBody),
     ("proxy_on_request_trailers", Phase::RequestTrailers),

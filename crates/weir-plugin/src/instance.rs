@@ -65,7 +65,7 @@ impl Instance {
                 Abi::Weir(_) => Guest::Own(own::Guest::start(store, &instance)?),
             })
         })?;
-        let sees_more = compiled.hooks() != Hooks::only(Phase::RequestHead);
+        let sees_more = compiled.hooks().of_requests() != Hooks::only(Phase::RequestHead);
         let host = store.data_mut();
         host.cpu.limit = host.environment.policy.cpu;
         Ok(Instance {

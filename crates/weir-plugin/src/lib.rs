@@ -47,6 +47,7 @@ mod stats;
 mod store;
 mod stream;
 mod tally;
+mod tap;
 #[cfg(test)]
 mod test_support;
 mod timer;
@@ -78,4 +79,5 @@ pub use services::{CallBody, Calling, ContentError, Injection, Services, StoredR
 pub use shared::{Commons, MetricKind, MetricReading, PluginMetrics};
 pub use stats::Stats;
 pub use stream::{Stream, enter_place};
+pub use tap::{Cut, Ear, Tap, Way};
 pub use views::{CanaryView, Counted, Details, HistoryEntry, State, Summary};

@@ -104,7 +104,7 @@ impl Stream {
         facts: &Facts,
         head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
     ) -> Option<Result<Option<(Stream, Action)>, Failure>> {
-        let is_glance = generation.hooks() == Hooks::only(Phase::RequestHead);
+        let is_glance = generation.hooks().of_requests() == Hooks::only(Phase::RequestHead);
         let phase = Phase::RequestHead;
         if !is_glance || generation.is_resting() || generation.is_long(phase, 0) {
             return None;

@@ -68,6 +68,12 @@ impl Chain {
         Chain { links: links.collect() }
     }
 
+    /// The plugins that see the connections to a listener.
+    pub(crate) fn of_connections(plugins: &Plugins, names: &[String]) -> Chain {
+        let known = names.iter().filter_map(|name| plugins.plugin(name));
+        Chain { links: known.map(|plugin| Link::new(plugin, At::Delivery)).collect() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
     }

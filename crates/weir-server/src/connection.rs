@@ -21,12 +21,14 @@ use weir_http::forward::client_address;
 use weir_net::{Protocol, Socket, Stream, detect, read_proxy_header};
 
 use crate::body::ReplyBody;
+use crate::chain::Chain;
 use crate::fast_lane::{self, Lane};
 use crate::lane_choice::LaneChoice;
 use crate::pipeline::{self, Introduction};
 use crate::properties::FirstAbout;
 use crate::record;
 use crate::stall::WatchedBody;
+use crate::taps;
 use crate::worker::Worker;
 
 /// What the pipeline knows of the connection a request came by.
@@ -119,13 +121,19 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
         Some(tls) => {
             let connection = context(&stream, true);
             let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+            let chain = sites.chain.load_full();
             drop(sites);
-            Box::pin(serve_tls(acceptor, stream, connection)).await;
+            Box::pin(serve_tls(acceptor, stream, connection, chain)).await;
         }
         None => {
             let connection = context(&stream, false);
+            let chain = sites.chain.load_full();
             drop(sites);
-            serve_cleartext(stream, connection).await;
+            if chain.is_empty() {
+                serve_cleartext(stream, connection).await;
+            } else {
+                Box::pin(serve_tapped(stream, connection, &chain)).await;
+            }
         }
     }
 }
@@ -156,7 +164,22 @@ async fn serve_cleartext(mut stream: Stream, connection: Arc<Connection>) {
     }
 }
 
-async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connection>) {
+/// Serves a connection that plugins see.
+async fn serve_tapped(stream: Stream, connection: Arc<Connection>, chain: &Chain) {
+    match taps::open(&connection, chain).await {
+        None => {}
+        Some(taps) if taps.see_bytes() => taps.serve(stream, connection).await,
+        // They stay to the connection's end.
+        Some(_taps) => serve_cleartext(stream, connection).await,
+    }
+}
+
+async fn serve_tls(
+    acceptor: TlsAcceptor,
+    stream: Stream,
+    connection: Arc<Connection>,
+    chain: Arc<Chain>,
+) {
     connection.socket.set_encrypted();
     let stream = match acceptor.accept(stream).await {
         Ok(stream) => stream,
@@ -166,13 +189,23 @@ async fn serve_tls(acceptor: TlsAcceptor, stream: Stream, connection: Arc<Connec
             return;
         }
     };
-    match stream.get_ref().1.alpn_protocol() {
-        Some(b"h2") => serve_http2(stream, connection).await,
-        _ => {
-            let service = Pipeline { connection: Arc::clone(&connection) };
-            let http = connection.worker.http1.serve_connection(TokioIo::new(stream), service);
-            finish(&connection, http.with_upgrades().await);
-        }
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let taps = match chain.is_empty() {
+        true => None,
+        false => match taps::open(&connection, &chain).await {
+            Some(taps) if taps.see_bytes() && !is_http2 => {
+                return taps.serve(stream, connection).await;
+            }
+            // Bytes of HTTP/2 mean nothing to those who know HTTP/1.1: only its connections are
+            // shown.
+            Some(taps) => Some(taps),
+            None => return,
+        },
+    };
+    let _to_the_end = taps;
+    match is_http2 {
+        true => serve_http2(stream, connection).await,
+        false => serve_bytes(stream, connection).await,
     }
 }
 
@@ -222,6 +255,16 @@ where
     // The client is told (RFC 9113 §6.8), and streams that have begun go on.
     http.as_mut().graceful_shutdown();
     finish(&connection, http.await);
+}
+
+/// Serves HTTP/1.1 over whatever has the connection's bytes.
+pub(crate) async fn serve_bytes<S>(stream: S, connection: Arc<Connection>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = Pipeline { connection: Arc::clone(&connection) };
+    let http = connection.worker.http1.serve_connection(TokioIo::new(stream), service);
+    finish(&connection, http.with_upgrades().await);
 }
 
 fn finish(connection: &Connection, result: hyper::Result<()>) {

@@ -22,6 +22,7 @@ mod services;
 mod shared;
 mod sockets;
 mod stall;
+mod taps;
 mod turn;
 mod worker;
 

@@ -39,6 +39,10 @@ pub(crate) struct ListenerSites {
     pub(crate) proxy_protocol: bool,
     pub(crate) tls: Option<Tls>,
     pub(crate) hosts: Hosts<Arc<Site>>,
+    /// Plugins that its sites have see its connections, by name.
+    uses: Vec<String>,
+    /// The same, as deployed at the moment.
+    pub(crate) chain: ArcSwap<Chain>,
     /// Stands in for the site of requests that reach none. Its log is that of the first site here
     /// that has one.
     pub(crate) nobody: Arc<SiteInfo>,
@@ -169,6 +173,9 @@ impl Live {
     /// Gives every route the plugins that are deployed now.
     pub(crate) fn link(&self, plugins: &Plugins) {
         let attachments = plugins.attachments();
+        for listener in self.listeners.iter().flatten() {
+            listener.chain.store(Arc::new(Chain::of_connections(plugins, &listener.uses)));
+        }
         for site in &self.sites {
             for route in site.routes.iter() {
                 let (uses, names) = (&route.uses, &site.info.names);
@@ -187,12 +194,16 @@ impl Live {
         for address in addresses(&self.config) {
             let mut hosts = Hosts::default();
             let (mut first, mut log) = (None, None);
+            let mut uses: Vec<String> = Vec::new();
             for (site, runtime) in self.config.sites.iter().zip(&self.sites) {
                 let Some(listener) = site.listeners.iter().find(|l| l.address == *address) else {
                     continue;
                 };
                 first = first.or(Some(listener));
                 log = log.or_else(|| runtime.info.log.clone());
+                let more = site.plugins.iter().filter(|name| !uses.contains(name));
+                let more: Vec<String> = more.cloned().collect();
+                uses.extend(more);
                 for name in &site.names {
                     hosts.insert(name, Arc::clone(runtime));
                 }
@@ -205,6 +216,8 @@ impl Live {
                 proxy_protocol: listener.proxy_protocol,
                 tls: build_tls(&self.config, listener, before.as_deref())?,
                 hosts,
+                uses,
+                chain: ArcSwap::default(),
                 nobody: Arc::new(SiteInfo { name: String::new(), names: Vec::new(), log }),
             };
             if built.len() <= number {

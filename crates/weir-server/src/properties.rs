@@ -48,6 +48,12 @@ impl Connection {
         }
     }
 
+    /// The same before there is a request.
+    pub(crate) fn about_connection(&self, at: At) -> Arc<About> {
+        let nowhere = RouteFacts { pattern: String::new(), site: String::new(), upstream: None };
+        self.new_about(&Arc::new(nowhere), at)
+    }
+
     fn new_about(&self, route: &Arc<RouteFacts>, at: At) -> Arc<About> {
         let connection = ConnectionFacts {
             client: self.client,

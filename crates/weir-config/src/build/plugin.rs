@@ -204,6 +204,16 @@ impl Build<'_, '_> {
         }
     }
 
+    /// The `use` lines of a site.
+    pub(super) fn names_used(&mut self, site: &Line) -> Option<Vec<String>> {
+        let lines: Vec<&Line> = site.lines.all("use").collect();
+        if let Some(line) = lines.get(USES_MAX) {
+            self.source.error(line.span, format!("more than {USES_MAX} `use` lines"));
+            return None;
+        }
+        lines.into_iter().map(|line| line.value("plugin")).collect()
+    }
+
     /// The `use` lines of a route. Whether there is such a plugin is the server's to say, which
     /// knows those that are deployed.
     pub(super) fn uses(&mut self, route: &Line) -> Option<Vec<Use>> {

@@ -21,6 +21,7 @@ impl Build<'_, '_> {
         let access_log = line.lines.one("access-log").map(|line| self.access_log(line));
         self.check_tls(line);
         self.check_count(line, "listen", LISTENERS_MAX, "listen \":80\"");
+        let plugins = self.names_used(line);
         let routes = self.routes(line);
         Some(Site {
             names,
@@ -30,6 +31,7 @@ impl Build<'_, '_> {
                 Some(access_log) => Some(access_log?),
                 None => None,
             },
+            plugins: plugins?,
             routes: routes?,
         })
     }

@@ -1,6 +1,7 @@
 //! Keys of the `site` block.
 
 use crate::address::LISTEN_ADDRESS;
+use crate::rules::plugin::PLUGIN_NAME;
 use crate::rules::{LOG_PATH, PATH, PATTERN};
 use crate::table::Presence::{Default, Optional, Required};
 use crate::table::{Block, Key, slot};
@@ -75,6 +76,23 @@ pub(crate) const SITE: &[Key] = &[
         repeats: false,
         doc: "Where a record of each request goes. Without this line there is none.",
         example: "access-log \"/var/log/weir/shop.log\" format=\"json\"",
+    },
+    Key {
+        block: Block::Site,
+        name: "use",
+        arguments: &[slot(
+            "plugin",
+            Kind::Text(&PLUGIN_NAME),
+            Required,
+            "The name of a `plugin` block, or of a plugin deployed at run time.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: true,
+        doc: "Have a plugin see the connections to the site's listeners: when they are made, and \
+              (proxy-wasm) their bytes both ways. Requests are another matter: see `use` in a \
+              route.",
+        example: "use \"knock\"",
     },
     Key {
         block: Block::Site,

@@ -5,7 +5,6 @@ mod connections;
 mod events;
 mod start;
 
-#[cfg(test)]
 pub(super) use connections::Peer;
 pub(super) use start::check_exports;
 
@@ -90,6 +89,16 @@ impl Guest {
         let end = u32::from(end);
         let action = match phase {
             Phase::Connection => call(store, &self.new_connection, id)?,
+            Phase::Downstream => return self.downstream_data(store, id, end != 0),
+            Phase::Upstream => return self.upstream_data(store, id, end != 0),
+            Phase::DownstreamClosed | Phase::UpstreamClosed => {
+                let peer = if end == 0 { Peer::Local } else { Peer::Remote };
+                match phase {
+                    Phase::DownstreamClosed => self.downstream_closed(store, id, peer)?,
+                    _ => self.upstream_closed(store, id, peer)?,
+                }
+                return Ok(Action::Continue);
+            }
             Phase::RequestHead => self.request_headers.call(store, id, Map::RequestHeaders, end)?,
             Phase::RequestBody if requests => {
                 let size = held(store, id, |exchange| exchange.request_body.len());

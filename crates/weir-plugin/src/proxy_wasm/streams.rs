@@ -47,6 +47,12 @@ fn resume(exchange: &mut Exchange) {
 pub(super) fn resume_stream(plugin: &mut Plugin<'_>, stream: u32) -> Outcome {
     let stream = StreamType::new(stream)?;
     if let Some(exchange) = plugin.exchange()
+        && let StreamType::Downstream | StreamType::Upstream = stream
+    {
+        exchange.is_released[usize::from(stream == StreamType::Upstream)] = true;
+        exchange.signal.tell();
+    }
+    if let Some(exchange) = plugin.exchange()
         && stream.is_paused_in(exchange.phase)
     {
         resume(exchange);

@@ -26,7 +26,7 @@ impl Guest {
         id: u32,
         end: bool,
     ) -> Result<Action, Failure> {
-        self.data(store, id, Phase::RequestBody, end)
+        self.data(store, id, Phase::Downstream, end)
     }
 
     /// Data came from the upstream of a connection that is not HTTP: `response_body` holds it.
@@ -36,7 +36,7 @@ impl Guest {
         id: u32,
         end: bool,
     ) -> Result<Action, Failure> {
-        self.data(store, id, Phase::ResponseBody, end)
+        self.data(store, id, Phase::Upstream, end)
     }
 
     fn data(
@@ -51,7 +51,7 @@ impl Guest {
         exchange.is_paused = false;
         exchange.is_resumed = false;
         let (callback, len) = match phase {
-            Phase::RequestBody => (&self.downstream_data, exchange.request_body.len()),
+            Phase::Downstream => (&self.downstream_data, exchange.request_body.len()),
             _ => (&self.upstream_data, exchange.response_body.len()),
         };
         self.enter(store, id);

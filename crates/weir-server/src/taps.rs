@@ -1,0 +1,140 @@
+//! Connections that plugins see. Where they look at the bytes, these take a detour: from the client
+//! through the plugins to HTTP, and back.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::sync::Mutex;
+use weir_config::At;
+use weir_plugin::{Cut, Ear, Facts, Tap, Way};
+
+use crate::chain::Chain;
+use crate::connection::{self, Connection};
+
+/// Bytes read at once, and held between the plugins and HTTP each way.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The plugins of a connection.
+pub(crate) struct Taps(Vec<Tap>);
+
+/// Shows a new connection to the plugins of its listener. `None` if it must end.
+pub(crate) async fn open(connection: &Connection, chain: &Chain) -> Option<Taps> {
+    let mut taps = Vec::new();
+    for link in &chain.links {
+        let Some(generation) = link.pick() else { continue };
+        let about = connection.about_connection(At::Delivery);
+        let facts = Facts { about, started: std::time::Instant::now(), bag: None };
+        match Tap::open(&generation, connection.worker.index, facts).await {
+            Ok(tap) => taps.extend(tap),
+            Err(cause) => {
+                tracing::debug!(client = ?connection.client, %cause, "connection ended");
+                return None;
+            }
+        }
+    }
+    Some(Taps(taps))
+}
+
+impl Taps {
+    /// Whether a plugin looks at the bytes.
+    pub(crate) fn see_bytes(&self) -> bool {
+        self.0.iter().any(Tap::sees_bytes)
+    }
+
+    /// Serves HTTP/1.1 through the plugins, until the connection ends.
+    pub(crate) async fn serve<S>(self, stream: S, connection: Arc<Connection>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (near, far) = tokio::io::duplex(PIECE_BYTES);
+        let (from_client, to_client) = split(stream);
+        let (from_server, to_server) = split(far);
+        let taps = Mutex::new(self.0);
+        let bytes = async {
+            tokio::join!(
+                pass(&taps, Way::Downstream, from_client, to_server),
+                pass(&taps, Way::Upstream, from_server, to_client),
+            )
+        };
+        let http = connection::serve_bytes(near, Arc::clone(&connection));
+        let ((down, up), ()) = tokio::join!(bytes, http);
+        for tap in &mut *taps.lock().await {
+            // Whoever ends its own side first has closed.
+            tap.closed(Way::Downstream, down.is_ok()).await;
+            tap.closed(Way::Upstream, false).await;
+        }
+        for cause in [down, up].into_iter().filter_map(Result::err) {
+            tracing::debug!(client = ?connection.client, %cause, "connection ended");
+        }
+    }
+}
+
+/// Passes bytes on, one way.
+///
+/// # Errors
+/// What ended the connection, unless it was its end.
+async fn pass(
+    taps: &Mutex<Vec<Tap>>,
+    way: Way,
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut ears: Vec<Ear> = taps.lock().await.iter().map(Tap::ear).collect();
+    let mut room = BytesMut::with_capacity(PIECE_BYTES);
+    let mut has_ended = false;
+    while !has_ended {
+        let pieces = tokio::select! {
+            read = from.read_buf(&mut room) => {
+                has_ended = read? == 0;
+                let piece = room.split().freeze();
+                room.reserve(PIECE_BYTES);
+                show(&mut taps.lock().await, 0, way, vec![piece], has_ended).await?
+            }
+            index = told(&mut ears) => {
+                let mut taps = taps.lock().await;
+                let released = taps[index].take_released(way).await.map_err(cut)?;
+                show(&mut taps, index + 1, way, released, false).await?
+            }
+        };
+        for piece in pieces {
+            to.write_all(&piece).await?;
+        }
+        to.flush().await?;
+    }
+    to.shutdown().await
+}
+
+/// Shows pieces to the plugins from one on, in order.
+async fn show(
+    taps: &mut [Tap],
+    first: usize,
+    way: Way,
+    mut pieces: Vec<Bytes>,
+    end: bool,
+) -> io::Result<Vec<Bytes>> {
+    for tap in taps.iter_mut().skip(first) {
+        let mut passed = Vec::new();
+        for piece in pieces.drain(..) {
+            passed.extend(tap.show(way, piece, end).await.map_err(cut)?);
+        }
+        pieces = passed;
+    }
+    Ok(pieces)
+}
+
+/// Waits until a plugin tells something; which.
+async fn told(ears: &mut [Ear]) -> usize {
+    poll_fn(|cx| {
+        let told = ears.iter_mut().position(|ear| ear.poll_told(cx).is_ready());
+        told.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+fn cut(cause: Cut) -> io::Error {
+    io::Error::other(cause)
+}
