@@ -2,21 +2,25 @@
 //! calling thread is the one worker.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
 use tokio::runtime::Runtime;
+use weir_config::PluginPolicy;
 use weir_plugin::{
-    About, CallBody, Calling, ContentError, Deployed, Deployment, Facts, Generation, Injection,
-    Lend, NoProperties, Plugin, PluginError, Plugins, RequestHead, ResponseHead, Services,
-    StoredResponse, Value, enter_place,
+    About, CallBody, Calling, ContentError, Deployed, Deployment, Facts, Generation, Glance,
+    Injection, Lend, NoProperties, Plugin, PluginError, Plugins, RequestHead, ResponseHead,
+    Services, StoredResponse, Value, enter_place,
 };
 
 use crate::error::{Doing, Error, Result};
 
 /// The number of the one worker.
 pub const WORKER: usize = 0;
+
+/// From what time on a call is taken for a long one.
+const LONG: Duration = Duration::from_secs(1);
 
 /// What the configuration says beside plugins, which are deployed.
 const CONFIGURATION: &str =
@@ -92,7 +96,11 @@ impl Local {
     /// # Errors
     /// When it is refused.
     pub fn deploy(&self, name: &str, module: Vec<u8>) -> Result<Deployed> {
-        self.plugins.deploy(Deployment::new(name, module)).map_err(failed)
+        // A call that the machine interrupts for long must not send those after it to a thread for
+        // long work: what is measured is the worker.
+        let policy = PluginPolicy { long: LONG, ..PluginPolicy::default() };
+        let wanted = Deployment { policy: Some(policy), ..Deployment::new(name, module) };
+        self.plugins.deploy(wanted).map_err(failed)
     }
 
     /// A plugin that was deployed.
@@ -110,6 +118,17 @@ impl Local {
     pub fn generation(&self, name: &str) -> Result<Arc<Generation>> {
         let active = self.plugin(name)?.pick();
         active.ok_or_else(|| Error::Answer(format!("plugin {name} is not in force")))
+    }
+}
+
+/// Why a quick look was not one.
+#[must_use]
+pub fn objection(glance: &Glance) -> String {
+    match glance {
+        Glance::Passed => "none".to_owned(),
+        Glance::More(..) => "the plugin did not let the request pass as it was".to_owned(),
+        Glance::Failed(failure) => format!("the plugin failed: {failure}"),
+        Glance::Not => "the plugin could not be shown the request at once".to_owned(),
     }
 }
 

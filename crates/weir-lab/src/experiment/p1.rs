@@ -74,7 +74,11 @@ fn calls(options: &Options, record: &mut Record) -> Result<()> {
         ];
         for (case, call) in cases {
             let ns = time(call).ok_or_else(|| {
-                Error::Answer(format!("{case}: an empty plugin did not let a request pass"))
+                let glances = [&own, &all].map(|generation| {
+                    let glance = Glance::at(generation, WORKER, &facts, || request.clone());
+                    local::objection(&glance)
+                });
+                Error::Answer(format!("{case}: a request did not pass; {}", glances.join("; ")))
             })?;
             (options.progress)(&format!("round {}  {case}: {ns:.1} ns", round + 1));
             let (contender, case) = ("weir".to_owned(), case.to_owned());

@@ -118,7 +118,7 @@ fn swaps() -> Result<Times> {
     let module = modules::assemble(modules::OWN)?;
     local.deploy("empty", module.clone())?;
     let plugin = local.plugin("empty")?;
-    let gone = || Error::Answer("the empty plugin did not let a request pass".to_owned());
+    let gone = || Error::Answer("the empty plugin is not in force".to_owned());
     let (facts, head) = (local::facts(), local::request_head());
     let pass = || {
         let began = Instant::now();
@@ -126,7 +126,7 @@ fn swaps() -> Result<Times> {
         let found = began.elapsed();
         match Glance::at(&generation, WORKER, &facts, || head.clone()) {
             Glance::Passed => Ok((found.as_nanos() as f64, began.elapsed().as_nanos() as f64)),
-            _ => Err(gone()),
+            other => Err(Error::Answer(local::objection(&other))),
         }
     };
     let mut kinds: [(&str, Vec<f64>); 4] = [
