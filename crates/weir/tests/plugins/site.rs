@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -140,6 +141,22 @@ impl Site {
         let config = config(&self.server, blocks, routes, self.address, self.admin);
         std::fs::write(self.weir.directory().join("weir.kdl"), config).unwrap();
         self.manage("POST", "/reload", b"{}")
+    }
+
+    /// Deploys a module in its binary form.
+    pub fn deploy(&self, name: &str, module: &[u8]) -> (u16, String) {
+        let mut client = Client::connect(self.admin).unwrap();
+        client.set_patience(Duration::from_secs(120));
+        let head = format!(
+            "POST /plugins/{name}?route=/spare HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\
+             Content-Type: application/wasm\r\n\r\n",
+            self.admin,
+            module.len()
+        );
+        // One that is too large is refused before it is sent.
+        let _ = client.send(&[head.as_bytes(), module].concat());
+        let response = client.response("POST").unwrap();
+        (response.status, String::from_utf8(response.body).unwrap())
     }
 
     /// Purges a URL of the host `site.example`; how many responses that were.

@@ -227,7 +227,7 @@ fn expand(text: &str, data: &mut Vec<u8>) -> String {
             "list" | "edits" => edits(content),
             other => panic!("@{other}"),
         };
-        while data.len() % 8 != 0 {
+        while !data.len().is_multiple_of(8) {
             data.push(0);
         }
         let (ptr, len) = (DATA + data.len(), bytes.len());
