@@ -12,7 +12,7 @@ use crate::site::Site;
 const LATENCY_MAX: Duration = Duration::from_secs(4);
 
 /// Runs requests for `/plain` and `/good` while `test` runs; `/good` bears the good plugin's mark.
-pub fn undisturbed<R>(site: &Site, test: impl FnOnce() -> R) -> R {
+pub(crate) fn undisturbed<R>(site: &Site, test: impl FnOnce() -> R) -> R {
     let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let _end = OnDrop(&is_over);
