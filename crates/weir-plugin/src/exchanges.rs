@@ -86,10 +86,12 @@ impl Exchanges {
         self.others.len() + usize::from(self.in_hand.is_some())
     }
 
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    #[cfg(test)]
     pub(crate) fn clear(&mut self) {
         *self = Exchanges::default();
     }

@@ -15,6 +15,7 @@ use weir_origin::files::{Accepted, FileRoot, FilesError, Found, ListingFormat, O
 
 use super::Ask;
 use super::look_up::{self, Missed};
+use super::made;
 use super::refuse::Refusal;
 use super::reply::{self, Answer};
 use super::whole::Whole;
@@ -32,7 +33,7 @@ const ALLOWED: &str = "GET, HEAD, OPTIONS";
 const LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Rounds of waiting for others before a request reads the file for itself.
-const FOLLOW_ROUNDS_MAX: usize = 3;
+pub(super) const FOLLOW_ROUNDS_MAX: usize = 3;
 
 /// Answers a request for a file that is not in the cache.
 pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
@@ -48,9 +49,30 @@ pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
         Ok(query) => query,
         Err(refusal) => return ask.refuse(refusal, CacheResult::None),
     };
+    if let Some(passage) = ask.passage.clone().filter(|passage| passage.fills()) {
+        return made::answer(ask, missed, query, passage).await;
+    }
     let (loaded, collapsed) = match missed.scope.filter(|_| !missed.pass) {
         Some(scope) => load_shared(&ask, query, scope).await,
         None => (load_alone(query).await, false),
+    };
+    finish(ask, &missed, loaded, collapsed)
+}
+
+/// Answers with what is there, whatever plugins would make of it.
+pub(super) async fn plain(ask: Ask, missed: &Missed, query: Query) -> Response<ReplyBody> {
+    let loaded = load_alone(query).await;
+    finish(ask, missed, loaded, false)
+}
+
+fn finish(
+    ask: Ask,
+    missed: &Missed,
+    loaded: Result<Loaded, Refusal>,
+    collapsed: bool,
+) -> Response<ReplyBody> {
+    let Source::Files(source) = &ask.route.source else {
+        return ask.refuse(Refusal::NotFound, CacheResult::None);
     };
     let cache = match (missed.scope, collapsed) {
         (None, _) => CacheResult::None,
@@ -82,7 +104,7 @@ pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
 }
 
 /// What is looked for, in a form that a blocking thread can take.
-struct Query {
+pub(super) struct Query {
     root: FileRoot,
     path: Vec<u8>,
     trailing_slash: bool,
@@ -121,9 +143,23 @@ impl Query {
         })
     }
 
-    fn find(&self) -> Result<Found, FilesError> {
+    pub(super) fn find(&self) -> Result<Found, FilesError> {
         self.root.resolve(&self.path, self.trailing_slash, self.accepted, self.now)
     }
+}
+
+/// The head of a file as it is, and its own word on whether it is current.
+pub(super) fn describe(
+    file: &OpenFile,
+    query: &Query,
+) -> (HeaderMap, Arc<dyn SourceStamp + Send + Sync>) {
+    let headers = file_headers(file, query.cache_control.as_ref());
+    (headers, Arc::new(FileStamp::new(file.stamp(), query.workers)))
+}
+
+/// When a stored file may be used.
+pub(super) fn freshness(now_ms: u64) -> Freshness {
+    Freshness::for_lifetime(now_ms, LIFETIME.as_millis() as u64)
 }
 
 fn plain_key(ask: &Ask) -> Key {
@@ -217,8 +253,7 @@ fn lead_load(cache: &Cache, lead: Lead, query: &Query) -> Result<Loaded, Refusal
     }
     file.drop_page_cache();
     let headers = file_headers(&file, query.cache_control.as_ref());
-    let freshness = Freshness::for_lifetime(now_ms, LIFETIME.as_millis() as u64);
-    let mut head = Head::new(StatusCode::OK, headers, freshness);
+    let mut head = Head::new(StatusCode::OK, headers, freshness(now_ms));
     head.stamp = Some(Arc::new(FileStamp::new(stamp, query.workers)));
     let body = destination.freeze();
     if file.vary_on_encoding || query.accepted == Accepted::default() {
@@ -300,7 +335,7 @@ fn file_headers(file: &OpenFile, cache_control: Option<&HeaderValue>) -> HeaderM
     headers
 }
 
-fn redirect_to_directory(ask: Ask) -> Response<ReplyBody> {
+pub(super) fn redirect_to_directory(ask: Ask) -> Response<ReplyBody> {
     let (path, query) = match ask.target.forward.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (ask.target.forward.as_str(), None),
@@ -329,7 +364,7 @@ fn simple(ask: Ask, status: StatusCode, headers: HeaderMap) -> Response<ReplyBod
     ask.finish(Answer { status, headers, whole, cache: CacheResult::None, cache_status: None })
 }
 
-fn failed(error: &FilesError) -> Refusal {
+pub(super) fn failed(error: &FilesError) -> Refusal {
     let refusal = refusal(error.status());
     // What the system refused was logged where it was met.
     let is_logged = matches!(error, FilesError::Unavailable { .. } | FilesError::Io { .. });
@@ -347,6 +382,6 @@ fn refusal(status: StatusCode) -> Refusal {
     }
 }
 
-fn panicked() -> Refusal {
+pub(super) fn panicked() -> Refusal {
     Refusal::Source(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
 }

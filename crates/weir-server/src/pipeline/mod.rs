@@ -14,6 +14,7 @@ mod fixed;
 mod forward;
 mod lead;
 mod look_up;
+mod made;
 mod plugins;
 mod proxy;
 mod refuse;

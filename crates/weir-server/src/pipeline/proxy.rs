@@ -2,7 +2,6 @@
 
 use http::header::{self, HeaderMap};
 use http::{Response, StatusCode};
-use hyper::body::Body;
 use tokio::time::{Instant, timeout_at};
 use weir_cache::policy::{Target as CacheTarget, invalidated};
 use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode};
@@ -125,7 +124,7 @@ fn wants_part(ask: &Ask, whole: &Response<ResponseBody>) -> bool {
 }
 
 /// The leader's own answer.
-fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
+pub(super) fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
     let forwarded = CacheStatus::forwarded(missed.forward);
     match led {
         Led::Fill(reader, status) => {
@@ -227,7 +226,7 @@ fn lead_after_all(ask: &Ask, scope: u64, mark: Mark) -> Option<Lead> {
 }
 
 /// An origin's response as it is.
-fn pass_on(
+pub(super) fn pass_on(
     ask: Ask,
     mut response: Response<ResponseBody>,
     cache: CacheResult,
@@ -278,7 +277,7 @@ fn stored(
 }
 
 /// A response that another request fetched.
-fn collapsed(ask: Ask, whole: Whole, missed: &Missed) -> Response<ReplyBody> {
+pub(super) fn collapsed(ask: Ask, whole: Whole, missed: &Missed) -> Response<ReplyBody> {
     let forwarded = CacheStatus::forwarded(missed.forward);
     let value = CacheStatus { collapsed: true, ..forwarded };
     stored(ask, whole, CacheResult::Collapsed, value)
