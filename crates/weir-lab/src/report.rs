@@ -54,6 +54,7 @@ fn size_label(bytes: usize) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MB", bytes >> 20),
+        1_048_576.. => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
         _ if bytes.is_multiple_of(1 << 10) => format!("{} KB", bytes >> 10),
         _ => format!("{:.1} KB", bytes as f64 / 1_024.0),
     }
@@ -73,6 +74,7 @@ mod tests {
             (1_500, "1.5 KB"),
             (204_800, "200 KB"),
             (1 << 20, "1 MB"),
+            (3_458_320, "3.3 MB"),
         ] {
             assert_eq!(size_label(bytes), expect);
         }

@@ -1,6 +1,7 @@
 //! The lab as a user runs it, for a fraction of a second: contenders start, are measured and are
 //! stopped, and the results can be read. Peers that are not installed are left out, and said so.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -108,6 +109,44 @@ fn proxies_serve_the_application() {
 }
 
 #[test]
+fn extensions_are_measured_in_an_open_loop() {
+    let out = tempfile::tempdir().unwrap();
+    let names = present(Role::Extended);
+    if names.is_empty() {
+        eprintln!("skipped: no peer with an extension is installed");
+        return;
+    }
+    let arguments = [
+        "run",
+        "p3",
+        "--rounds",
+        "1",
+        "--duration",
+        "300ms",
+        "--warm-up",
+        "100ms",
+        "--rates",
+        "100,200",
+        "--contenders",
+        &names.join(","),
+    ];
+    let output = lab(out.path(), &arguments);
+    assert!(output.status.success(), "{}", text(&output));
+    let record = Record::read(&out.path().join("p3")).unwrap();
+    for name in names {
+        let samples = record.samples.iter().filter(|sample| sample.contender == name);
+        let cases: HashSet<&str> = samples.clone().map(|sample| sample.case.as_str()).collect();
+        assert_eq!(cases.len(), 2, "with and without: {}", text(&output));
+        assert!(samples.clone().all(|sample| sample.requests > 0 && sample.errors == 0));
+        let rates = samples.filter_map(|sample| sample.rate_per_s);
+        assert!(rates.clone().any(|rate| rate == 100.0), "{}", text(&output));
+    }
+    for file in ["p3-latency.svg", "p3-replies.svg", "table.md"] {
+        assert!(out.path().join("p3").join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
 fn memory_is_measured_and_responses_arrive_afterwards() {
     let out = tempfile::tempdir().unwrap();
     for (id, clients) in [("s5", "20"), ("idle", "200")] {
@@ -137,5 +176,6 @@ fn mistakes_are_explained() {
         "cargo build --release -p weir",
     );
     check(&["run", "s1", "--rounds", "0"], "--rounds must be at least 1");
+    check(&["run", "p3", "--rates", "0"], "--rates must name rates of at least 1");
     check(&["report"], "no results in");
 }
