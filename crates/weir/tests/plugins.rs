@@ -23,5 +23,8 @@ mod reload;
 mod requests;
 #[path = "plugins/site.rs"]
 mod site;
+#[allow(dead_code, reason = "the tests of TLS use the rest of it")]
+#[path = "tls/client.rs"]
+mod tls_client;
 #[path = "plugins/wasm.rs"]
 mod wasm;

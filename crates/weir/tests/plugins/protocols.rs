@@ -155,3 +155,49 @@ fn requests_in_a_row_are_answered_in_order() {
         assert_eq!(origin.take_oddities(), [""; 0]);
     }
 }
+
+#[test]
+fn plugins_see_that_a_connection_is_encrypted() {
+    let own = own(r#"
+        (func (export "weir_on_request") (param i32) (result i64)
+          (if (i32.and (call $flags (local.get 0)) (i32.const 1)) (then (return
+            @edits{ANSWER 200;BODY encrypted})))
+          (i64.const 0))"#);
+    let wasm = proxy_wasm(
+        r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+          (i32.store (i32.const 516) (i32.const 0))
+          (drop (call $proxy_get_property @{request\0scheme} (i32.const 512) (i32.const 516)))
+          (if (i32.ne (i32.load (i32.const 516)) (i32.const 5)) (then (return (i32.const 0))))
+          (if (i32.eqz (call $same (i32.load (i32.const 512)) @{https}))
+            (then (return (i32.const 0))))
+          (call $answer (i32.const 200) @{encrypted})
+          (i32.const 1))"#
+            .replace("\\0", "\0")
+            .as_str(),
+    );
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names = vec!["a.example".to_owned()];
+    let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+    for module in [own, wasm] {
+        let address = crate::common::free_address();
+        let site = setup()
+            .plugin("p", &module, "")
+            .file("a.pem", certificate.pem().as_bytes())
+            .file("a.key", key.serialize_pem().as_bytes())
+            .block(&format!(
+                r#"site "a.example" {{
+                    listen "{address}" tls="auto"
+                    certificate "a.pem" key="a.key"
+                    route "/*" {{ respond "plain"; use "p"; }}
+                }}"#
+            ))
+            .run(r#"route "/*" { respond "plain"; use "p"; }"#);
+        assert_eq!(text(&site.get("/", &[])), "plain");
+        for (offered, version) in [("http/1.1", "HTTP/1.1"), ("h2", "HTTP/2.0")] {
+            let got = crate::tls_client::get(address, "a.example", "/", &[offered]).unwrap();
+            let body = String::from_utf8(got.body).unwrap();
+            assert_eq!((got.status, &*got.version, &*body), (200, version, "encrypted"));
+        }
+    }
+}
