@@ -95,7 +95,7 @@ pub(crate) struct Route {
     /// The plugins that the configuration has it use.
     pub(crate) uses: Vec<config::Use>,
     /// The parts that plugins make of its cache.
-    pub(crate) variants: Variants,
+    pub(crate) variants: Arc<Variants>,
     pub(crate) response_edits: Vec<Edit>,
     pub(crate) request_edits: Vec<Edit>,
     pub(crate) body_size_max: u64,
@@ -153,10 +153,15 @@ impl Live {
     ) -> Result<Live, StartError> {
         let groups = build_groups(&config, around.workers, previous)?;
         let logs = open_logs(&config, around.workers, previous)?;
+        // What is stored outlives a reload, and must be found by a purge after it.
+        let routes = previous.into_iter().flat_map(|live| live.sites.iter());
+        let routes = routes.flat_map(|site| site.routes.iter());
+        let variants: KnownVariants =
+            routes.map(|route| (route.scope, Arc::clone(&route.variants))).collect();
         let sites = config
             .sites
             .iter()
-            .map(|site| build_site(site, &config, &groups, &logs, around).map(Arc::new))
+            .map(|site| build_site(site, &config, &groups, &logs, &variants, around).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
         let mut live = Live {
             listeners: Vec::new(),
@@ -323,11 +328,15 @@ fn open_logs(
     Ok(logs)
 }
 
+/// By the route's scope.
+type KnownVariants = HashMap<u64, Arc<Variants>>;
+
 fn build_site(
     site: &config::Site,
     config: &Config,
     groups: &HashMap<String, Arc<Group>>,
     logs: &[Arc<AccessLog>],
+    variants: &KnownVariants,
     around: &Surroundings<'_>,
 ) -> Result<Site, StartError> {
     let name = site.names.first().cloned().unwrap_or_default();
@@ -337,7 +346,7 @@ fn build_site(
     let info = Arc::new(SiteInfo { name, names: site.names.clone(), log });
     let mut routes = Paths::default();
     for route in &site.routes {
-        let built = build_route(route, &info, config, groups, around.registry)?;
+        let built = build_route(route, &info, config, groups, variants, around.registry)?;
         routes.insert(&route.pattern, Arc::new(built));
     }
     Ok(Site { info, routes })
@@ -348,6 +357,7 @@ fn build_route(
     site: &Arc<SiteInfo>,
     config: &Config,
     groups: &HashMap<String, Arc<Group>>,
+    variants: &KnownVariants,
     registry: &Registry,
 ) -> Result<Route, StartError> {
     let label = match &route.pattern {
@@ -389,7 +399,7 @@ fn build_route(
         }),
         chain: ArcSwap::default(),
         uses: route.plugins.clone(),
-        variants: Variants::default(),
+        variants: variants.get(&scope).cloned().unwrap_or_default(),
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,
         body_size_max: route.body_size.unwrap_or(config.server.limits.body_size),

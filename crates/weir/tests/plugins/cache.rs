@@ -103,6 +103,9 @@ fn another_generation_has_its_own_copies() {
     std::fs::write(&wat, upper("one")).unwrap();
     assert_eq!(site.reload("", &routes).0, 200);
     made_by("one", true);
+    // A purge finds what was stored before the reloads, too.
+    assert_eq!(site.purge("/a"), 2, "both copies");
+    made_by("one", false);
 }
 
 /// Decides by the target: the key by a field, neither look-up nor store, validation.
