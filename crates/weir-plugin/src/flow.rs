@@ -132,6 +132,9 @@ impl Stream {
     pub fn response_at_once(&self, head: Arc<dyn Lend<ResponseHead>>) -> AtOnce<ResponseHead> {
         let mut flow = Flow::new(self, Side::Response, Content::Unseen);
         if !self.has(Phase::ResponseHead) {
+            if self.has(Phase::Log) {
+                drop(self.look(|exchange| exchange.response = Some(Lent::Shared(head))));
+            }
             return AtOnce::Unchanged;
         }
         let put = move |exchange: &mut Exchange| exchange.response = Some(Lent::Shared(head));

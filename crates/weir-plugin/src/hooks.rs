@@ -77,6 +77,11 @@ impl Hooks {
         self.has(Phase::Store)
     }
 
+    /// Whether a hook runs at a request's end, which knows the response too.
+    pub fn sees_ends(self) -> bool {
+        self.has(Phase::Log)
+    }
+
     /// Whether any hook looks at responses or what comes after them.
     pub fn sees_responses(self) -> bool {
         let phases = [Phase::ResponseHead, Phase::ResponseBody, Phase::ResponseTrailers];

@@ -260,7 +260,7 @@ impl Begun {
         let passage = Arc::new(self.passage);
         for (index, step) in passage.steps.iter().enumerate() {
             let hooks = step.stream.hooks();
-            if step.at != At::Delivery || !hooks.sees_responses() {
+            if step.at != At::Delivery || !(hooks.sees_responses() || hooks.sees_ends()) {
                 continue;
             }
             let passed = match hooks.sees_response_bodies() {
@@ -536,7 +536,8 @@ impl Passage {
     ) -> Response<ReplyBody> {
         let Onward { index, mut passed } = onward;
         for step in &self.steps[index.min(self.steps.len())..] {
-            if step.at != At::Delivery || !step.stream.hooks().sees_responses() {
+            let hooks = step.stream.hooks();
+            if step.at != At::Delivery || !(hooks.sees_responses() || hooks.sees_ends()) {
                 continue;
             }
             let (mut parts, mut body) = response.into_parts();

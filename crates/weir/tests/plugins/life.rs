@@ -332,7 +332,6 @@ fn timers_and_logs_run_beside_requests() {
           (drop (call $tick (i32.const 20))) (i32.const 0))
         (func (export "weir_on_tick") (param i32) (result i64)
           (drop (call $log (i32.const 3) @{a tick})) (i64.const 0))
-        (func (export "weir_on_response") (param i32) (result i64) (i64.const 0))
         (func (export "weir_on_log") (param i32) (result i64)
           (if (i32.eq (i32.load offset=68 (local.get 0)) (i32.const 200))
             (then (drop (call $log (i32.const 3) @{the end with 200}))))
@@ -343,7 +342,6 @@ fn timers_and_logs_run_beside_requests() {
           (drop (call $proxy_set_tick_period_milliseconds (i32.const 20))) (i32.const 1))
         (func (export "proxy_on_tick") (param i32) (drop (call $proxy_log (i32.const 3) @{a tick})))
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 0))
-        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 0))
         (func (export "proxy_on_log") (param i32)
           (drop (call $proxy_get_header_map_value (i32.const 2) @{:status}
                       (i32.const 512) (i32.const 516)))
