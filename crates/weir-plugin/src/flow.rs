@@ -603,6 +603,9 @@ impl Flow {
         if !self.is_head_held && (must_fail || self.is_altered) {
             self.held.clear();
             self.unseen.clear();
+            if self.side == Side::Request {
+                self.stream.set_late_failure(&failure);
+            }
             let plugin = self.stream.generation().name().to_owned();
             return self.end_with(FlowError::Failed { plugin, failure });
         }

@@ -55,7 +55,7 @@ struct Inner {
     seat: Mutex<Seat>,
     signal: Arc<Signal>,
     /// An answer that came when the head was gone already.
-    late_answer: Mutex<Option<Answer>>,
+    late_answer: Mutex<Option<Result<Answer, Failure>>>,
 }
 
 /// Where the exchange is.
@@ -213,12 +213,16 @@ impl Stream {
     }
 
     pub(crate) fn set_late_answer(&self, answer: Option<Answer>) {
-        *self.0.late_answer.lock() = answer;
+        *self.0.late_answer.lock() = answer.map(Ok);
     }
 
-    /// What the plugin answered when it had let the request's head go: its request body ended with
-    /// [`crate::FlowError::Ended`] then.
-    pub fn take_late_answer(&self) -> Option<Answer> {
+    pub(crate) fn set_late_failure(&self, failure: &Failure) {
+        *self.0.late_answer.lock() = Some(Err(failure.clone()));
+    }
+
+    /// What the plugin answered, or how it failed, when it had let the request's head go: its
+    /// request body ended with [`crate::FlowError`] then.
+    pub fn take_late_answer(&self) -> Option<Result<Answer, Failure>> {
         self.0.late_answer.lock().take()
     }
 

@@ -506,7 +506,8 @@ impl Passage {
 
     /// What the plugins answered when the request's head was gone already.
     pub(super) fn late_answer(&self) -> Option<Answer> {
-        self.steps.iter().find_map(|step| step.stream.take_late_answer())
+        let late = self.steps.iter().find_map(|step| step.stream.take_late_answer())?;
+        Some(late.unwrap_or_else(|failure| failed(&failure)))
     }
 
     /// The request is over.

@@ -133,7 +133,7 @@ fn a_body_beyond_the_routes_limit_is_refused_also_while_it_is_held() {
 fn what_a_plugin_may_hold_of_a_body_has_an_end() {
     let size = (16 << 20) + 100_000;
     let sent = letters(size);
-    for (module, policy) in [(held(), "pass"), (held(), "fail")] {
+    for (module, policy) in [(held(), "pass"), (held(), "fail"), (upper(2), "fail")] {
         let limits = format!("limits memory=\"64MiB\"; on-failure \"{policy}\"");
         let (site, origin) = front_with(&module, &limits, "limits body-size=\"64MiB\"");
         let mut client = site.connect();
