@@ -291,6 +291,17 @@ impl Exchange {
             && Arc::strong_count(&self.signal) == 1
     }
 
+    /// Whether a hook for a head has changed nothing and wishes nothing.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.wishes.is_empty()
+            && self.request.as_ref().is_none_or(|head| !head.is_own())
+            && self.response.as_ref().is_none_or(|head| !head.is_own())
+            && self.request_body.is_empty()
+            && self.response_body.is_empty()
+            && self.request_trailers.is_empty()
+            && self.response_trailers.is_empty()
+    }
+
     /// Lets go of everything that belongs to its request.
     pub(crate) fn end(&mut self) {
         self.request = None;

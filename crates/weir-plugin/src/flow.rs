@@ -105,7 +105,6 @@ impl Stream {
     /// Shows a request without content to the plugin, at once if that can be done. A plugin that
     /// lets it pass as it is costs no more than the call.
     pub fn request_at_once(&self, head: Arc<dyn Lend<RequestHead>>) -> AtOnce<RequestHead> {
-        let mut flow = Flow::new(self, Side::Request, Content::None);
         if !self.has(Phase::RequestHead) {
             return match self.look(|exchange| exchange.request = Some(Lent::Shared(head))) {
                 Turn::Now(Ok(())) => AtOnce::Unchanged,
@@ -115,40 +114,72 @@ impl Stream {
             };
         }
         let put = move |exchange: &mut Exchange| exchange.request = Some(Lent::Shared(head));
-        let call = flow.call(Phase::RequestHead, true, put);
-        if let Turn::Now(Ok((_, released))) = &call
-            && released.is_empty()
-        {
-            return AtOnce::Unchanged;
+        match self.at_once(Side::Request, true, put) {
+            None => AtOnce::Unchanged,
+            Some(call) => AtOnce::Later(Box::pin(
+                self.go_on(Side::Request, call, |released| released.request.take()),
+            )),
         }
-        flow.start(call, Phase::RequestHead, true);
-        AtOnce::Later(Box::pin(async {
-            let (released, body, is_seen, failure) = flow.wait().await;
-            Passed { head: released.request, wishes: released.wishes, body, is_seen, failure }
-        }))
     }
 
     /// Shows a response whose body the plugin does not look at, as above.
     pub fn response_at_once(&self, head: Arc<dyn Lend<ResponseHead>>) -> AtOnce<ResponseHead> {
-        let mut flow = Flow::new(self, Side::Response, Content::Unseen);
         if !self.has(Phase::ResponseHead) {
-            if self.has(Phase::Log) {
-                drop(self.look(|exchange| exchange.response = Some(Lent::Shared(head))));
-            }
             return AtOnce::Unchanged;
         }
         let put = move |exchange: &mut Exchange| exchange.response = Some(Lent::Shared(head));
-        let call = flow.call(Phase::ResponseHead, false, put);
-        if let Turn::Now(Ok((_, released))) = &call
-            && released.is_empty()
-        {
-            return AtOnce::Unchanged;
+        match self.at_once(Side::Response, false, put) {
+            None => AtOnce::Unchanged,
+            Some(call) => AtOnce::Later(Box::pin(
+                self.go_on(Side::Response, call, |released| released.response.take()),
+            )),
         }
-        flow.start(call, Phase::ResponseHead, false);
-        AtOnce::Later(Box::pin(async {
-            let (released, body, is_seen, failure) = flow.wait().await;
-            Passed { head: released.response, wishes: released.wishes, body, is_seen, failure }
+    }
+
+    /// Runs the hook of a head. `None` if it is over and has left no trace; nothing large is moved
+    /// to find that out.
+    fn at_once(
+        &self,
+        side: Side,
+        end: bool,
+        put: impl FnOnce(&mut Exchange) + Send + 'static,
+    ) -> Option<Turn<Outcome<Released>>> {
+        let take = move |exchange: &mut Exchange, action: Action| match action {
+            Action::Continue if exchange.is_plain() => None,
+            Action::Continue => Some(Box::new(release(side, exchange))),
+            Action::Pause => Some(Box::new(look_at_paused(side, exchange, true))),
+        };
+        let call = self.hook(side.head(), end, 0, put, take);
+        if let Turn::Now(Ok((Action::Continue, None))) = call {
+            return None;
+        }
+        Some(call.map(|outcome| {
+            outcome.map(|(action, released)| {
+                (action, released.map(|boxed| *boxed).unwrap_or_default())
+            })
         }))
+    }
+
+    /// Goes on where a head was not let go at once, or not as it was.
+    fn go_on<H, F>(
+        &self,
+        side: Side,
+        call: Turn<Outcome<Released>>,
+        head: F,
+    ) -> impl Future<Output = Passed<H>> + Send + use<H, F>
+    where
+        F: FnOnce(&mut Released) -> Option<H> + Send,
+    {
+        let content = match side {
+            Side::Request => Content::None,
+            Side::Response => Content::Unseen,
+        };
+        let mut flow = Flow::new(self, side, content);
+        flow.start(call, side.head(), side == Side::Request);
+        async move {
+            let (mut released, body, is_seen, failure) = flow.wait().await;
+            Passed { head: head(&mut released), wishes: released.wishes, body, is_seen, failure }
+        }
     }
 
     /// Shows a response to the plugin. Waits while the plugin pauses it.
@@ -352,18 +383,6 @@ struct Released {
     passes_rest: bool,
     /// The hook has ended in a pause, and nothing of the above was taken.
     is_held: bool,
-}
-
-impl Released {
-    /// Whether nothing was changed and nothing is wished.
-    fn is_empty(&self) -> bool {
-        !self.is_held
-            && self.request.is_none()
-            && self.response.is_none()
-            && self.pieces.is_empty()
-            && self.trailers.is_empty()
-            && self.wishes.is_empty()
-    }
 }
 
 fn release(side: Side, exchange: &mut Exchange) -> Released {
