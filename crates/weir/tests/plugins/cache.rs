@@ -83,6 +83,27 @@ fn at_the_fill_a_response_is_transformed_once() {
 }
 
 #[test]
+fn at_the_fill_files_are_transformed_once() {
+    let site = setup()
+        .plugin("p", &upper("one"), "")
+        .file("www/a.txt", b"the file")
+        .run(r#"route "/*" { files "www"; use "p" at="fill"; }"#);
+    for round in 0..3 {
+        let got = site.get("/a.txt", &[]);
+        assert_eq!((got.status, text(&got)), (200, "THE FILE"), "{round}");
+        assert_eq!(runs(&site, "one"), 1, "{round}");
+    }
+    let has_length =
+        || (site.get("/a.txt", &[]).header("content-length") == Some("8")).then_some(());
+    assert!(wait_for(PATIENCE, has_length).is_some(), "once it is stored");
+    // Another content is another file.
+    std::fs::write(site.weir.directory().join("www/a.txt"), b"another file").unwrap();
+    let changed =
+        wait_for(PATIENCE, || (text(&site.get("/a.txt", &[])) == "ANOTHER FILE").then_some(()));
+    assert!(changed.is_some());
+}
+
+#[test]
 fn another_generation_has_its_own_copies() {
     let origin = counting(|_, _| answer("200 OK", FRESH, b"body"));
     let routes = format!(r#"route "/*" {{ proxy "{}"; use "p" at="fill"; }}"#, origin.url());
