@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Host, idle, module, store_block, wait_for};
 use weir_plugin::{CanaryPlan, Code, Deployment};
