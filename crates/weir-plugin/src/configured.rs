@@ -186,6 +186,26 @@ impl Change {
     }
 }
 
+/// Looks at what a configuration says of plugins as far as that takes no compiler, no thread and no
+/// store: so early in a start that nothing has to be taken back.
+///
+/// # Errors
+/// The first module that cannot be read or is no plugin's; a `use` of a plugin that cannot exist.
+pub fn inspect(config: &Config) -> Result<(), PluginError> {
+    for block in &config.plugins {
+        let wrong = |source| PluginError::Module { name: block.name.clone(), source };
+        crate::module::inspect(&read(block)?).map_err(wrong)?;
+    }
+    match config.plugin_settings.store {
+        // It may have what has no block.
+        Some(_) => Ok(()),
+        None => {
+            let names: Vec<String> = config.plugins.iter().map(|b| b.name.clone()).collect();
+            KnownRoutes::of(config).check_uses(&names)
+        }
+    }
+}
+
 fn read(block: &weir_config::Plugin) -> Result<Bytes, PluginError> {
     let mut module = Vec::new();
     // One byte more than the limit, so that the check of the module sees that it is passed.

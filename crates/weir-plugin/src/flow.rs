@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use weir_config::OnFailure;
 
 use crate::body::BodyBuffer;
@@ -36,6 +36,8 @@ pub struct Passed<H> {
     pub body: Option<CallBody>,
     /// The plugin sees the body: what it makes of it is another one.
     pub is_seen: bool,
+    /// The body broke off while the plugin held the head back, and has not judged it therefore.
+    pub is_torn: bool,
     /// The plugin failed: its policy says what that means. Head and body are as they were.
     pub failure: Option<Failure>,
 }
@@ -52,7 +54,7 @@ impl<H> Passed<H> {
     /// The plugin failed before it saw anything.
     pub fn failed(failure: Failure) -> Passed<H> {
         let (wishes, failure) = (Wishes::default(), Some(failure));
-        Passed { head: None, wishes, body: None, is_seen: false, failure }
+        Passed { head: None, wishes, body: None, is_seen: false, is_torn: false, failure }
     }
 }
 
@@ -98,8 +100,7 @@ impl Stream {
         let passed = Flow::new(self, Side::Request, content).head(move |exchange| {
             exchange.request = Some(Lent::Shared(head));
         });
-        let (released, body, is_seen, failure) = passed.await;
-        Passed { head: released.request, wishes: released.wishes, body, is_seen, failure }
+        passed.await.passed(|released| released.request.take())
     }
 
     /// Shows a request without content to the plugin, at once if that can be done. A plugin that
@@ -176,10 +177,7 @@ impl Stream {
         };
         let mut flow = Flow::new(self, side, content);
         flow.start(call, side.head(), side == Side::Request);
-        async move {
-            let (mut released, body, is_seen, failure) = flow.wait().await;
-            Passed { head: head(&mut released), wishes: released.wishes, body, is_seen, failure }
-        }
+        async move { flow.wait().await.passed(head) }
     }
 
     /// Shows a response to the plugin. Waits while the plugin pauses it.
@@ -191,8 +189,7 @@ impl Stream {
         let passed = Flow::new(self, Side::Response, content).head(move |exchange| {
             exchange.response = Some(Lent::Shared(head));
         });
-        let (released, body, is_seen, failure) = passed.await;
-        Passed { head: released.response, wishes: released.wishes, body, is_seen, failure }
+        passed.await.passed(|released| released.response.take())
     }
 }
 
@@ -231,8 +228,7 @@ impl Glance {
         let mut flow = Flow::new(&stream, side, Content::None);
         flow.start(taken.map(move |taken| taken.map(|taken| (action, taken))), side.head(), true);
         let passed = AtOnce::Later(Box::pin(async {
-            let (released, body, is_seen, failure) = flow.wait().await;
-            Passed { head: released.request, wishes: released.wishes, body, is_seen, failure }
+            flow.wait().await.passed(|released| released.request.take())
         }));
         Glance::More(stream, passed)
     }
@@ -404,6 +400,23 @@ fn release(side: Side, exchange: &mut Exchange) -> Released {
     }
 }
 
+/// What there is when a head was let go.
+struct LetGo {
+    released: Released,
+    body: Option<CallBody>,
+    is_seen: bool,
+    is_torn: bool,
+    failure: Option<Failure>,
+}
+
+impl LetGo {
+    fn passed<H>(mut self, head: impl FnOnce(&mut Released) -> Option<H>) -> Passed<H> {
+        let head = head(&mut self.released);
+        let LetGo { released, body, is_seen, is_torn, failure } = self;
+        Passed { head, wishes: released.wishes, body, is_seen, is_torn, failure }
+    }
+}
+
 type Calling = Pin<Box<dyn Future<Output = Outcome<Released>> + Send>>;
 
 enum State {
@@ -424,6 +437,8 @@ struct Flow {
     source: Option<CallBody>,
     /// What the plugin has told so far.
     heard: u64,
+    /// When it began to hold back what it has: one hold may follow the other.
+    held_since: Option<Instant>,
     /// Nothing more comes from the source.
     source_ended: bool,
     state: State,
@@ -468,6 +483,7 @@ impl Flow {
         Flow {
             stream: stream.clone(),
             heard: stream.signal().heard(),
+            held_since: None,
             side,
             has_content,
             state: State::Idle,
@@ -493,10 +509,7 @@ impl Flow {
     }
 
     /// Shows the head, and waits until it is let go.
-    async fn head(
-        mut self,
-        put: impl FnOnce(&mut Exchange) + Send + 'static,
-    ) -> (Released, Option<CallBody>, bool, Option<Failure>) {
+    async fn head(mut self, put: impl FnOnce(&mut Exchange) + Send + 'static) -> LetGo {
         let (phase, end) = (self.side.head(), !self.has_content);
         if self.stream.has(phase) {
             let call = self.call(phase, end, put);
@@ -512,11 +525,12 @@ impl Flow {
     }
 
     /// Waits until the head is let go.
-    async fn wait(mut self) -> (Released, Option<CallBody>, bool, Option<Failure>) {
+    async fn wait(mut self) -> LetGo {
         poll_fn(|cx| self.poll_head(cx)).await;
-        let (head, failure) = (std::mem::take(&mut self.head), self.failure.take());
+        let (released, failure) = (std::mem::take(&mut self.head), self.failure.take());
+        let is_torn = self.error.is_some();
         let (body, is_seen) = self.into_body();
-        (head, body, is_seen, failure)
+        LetGo { released, body, is_seen, is_torn, failure }
     }
 
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -567,7 +581,9 @@ impl Flow {
         match outcome {
             Err(failure) => self.fail(failure),
             Ok((_, released)) if released.is_held => {
-                let patience = released.wishes.hold.unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+                let since = *self.held_since.get_or_insert_with(Instant::now);
+                let left = PAUSE_MAX.saturating_sub(since.elapsed());
+                let patience = released.wishes.hold.unwrap_or(PAUSE_MAX).min(left);
                 let timer = Box::pin(tokio::time::sleep(patience));
                 self.state = State::Paused { phase, end, timer };
             }
@@ -578,6 +594,7 @@ impl Flow {
     /// The plugin lets go of what it has.
     fn let_go(&mut self, mut released: Released, phase: Phase) {
         self.state = State::Idle;
+        self.held_since = None;
         if phase == self.side.body() {
             self.is_altered |= !is_same(&self.held, &released.pieces);
             if released.passes_rest {
@@ -676,7 +693,8 @@ impl Flow {
     ) -> Poll<()> {
         let is_told = self.stream.signal().poll_told(&mut self.heard, cx).is_ready();
         let is_bound = self.stream.generation().is_bound();
-        if !is_bound && (is_told || is_late) {
+        let is_stalled = is_late && self.held_since.is_some_and(|at| at.elapsed() >= PAUSE_MAX);
+        if !is_bound && (is_told || is_late) && !is_stalled {
             let call = self.call(phase, end, |exchange| exchange.again = true);
             self.start(call, phase, end);
         } else if is_told {

@@ -56,7 +56,7 @@ mod views;
 mod wasi;
 
 pub use body::BodyBuffer;
-pub use configured::Prepared;
+pub use configured::{Prepared, inspect};
 pub use deploy::{CanaryPlan, Deployed, Deployment};
 pub use engine::Engine;
 pub use exchange::{

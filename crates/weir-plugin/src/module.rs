@@ -256,7 +256,10 @@ impl Compiled {
 }
 
 /// The module as WebAssembly, and the interface that it speaks, after a look at its structure.
-fn inspect(given: &[u8]) -> Result<(std::borrow::Cow<'_, [u8]>, Abi), ModuleError> {
+///
+/// # Errors
+/// What makes it no plugin, as far as that is known before it is compiled.
+pub(crate) fn inspect(given: &[u8]) -> Result<(std::borrow::Cow<'_, [u8]>, Abi), ModuleError> {
     if given.len() > MODULE_BYTES_MAX {
         return Err(ModuleError::TooLarge { bytes: given.len() });
     }

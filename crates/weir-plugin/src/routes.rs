@@ -1,7 +1,7 @@
 //! The routes of the configuration, as far as plugins are concerned: which there are, and which
 //! plugins they use.
 
-use weir_config::{Config, Use};
+use weir_config::{At, Config, Site, Use};
 
 use crate::problem::PluginError;
 use crate::record::{Attachment, From, Record, at_name, pattern_text};
@@ -13,11 +13,20 @@ pub(crate) struct KnownRoutes(Vec<KnownRoute>);
 #[derive(Clone)]
 struct KnownRoute {
     site_names: Vec<String>,
+    /// Empty for the site itself, whose connections plugins may see.
     pattern: String,
     uses: Vec<Use>,
 }
 
 impl KnownRoute {
+    /// The site itself, if plugins see its connections.
+    fn of_connections(site: &Site) -> Option<KnownRoute> {
+        let used = |plugin: &String| Use { plugin: plugin.clone(), at: At::Delivery };
+        let uses: Vec<Use> = site.plugins.iter().map(used).collect();
+        let (site_names, pattern) = (site.names.clone(), String::new());
+        (!uses.is_empty()).then_some(KnownRoute { site_names, pattern, uses })
+    }
+
     /// For people.
     fn name(&self) -> String {
         format!("{}{}", self.site_names.first().map_or("", String::as_str), self.pattern)
@@ -27,11 +36,12 @@ impl KnownRoute {
 impl KnownRoutes {
     pub(crate) fn of(config: &Config) -> KnownRoutes {
         let routes = config.sites.iter().flat_map(|site| {
-            site.routes.iter().map(|route| KnownRoute {
+            let routes = site.routes.iter().map(|route| KnownRoute {
                 site_names: site.names.clone(),
                 pattern: pattern_text(&route.pattern),
                 uses: route.plugins.clone(),
-            })
+            });
+            routes.chain(KnownRoute::of_connections(site))
         });
         KnownRoutes(routes.collect())
     }
@@ -45,7 +55,12 @@ impl KnownRoutes {
             true => Ok(()),
             false => Err(PluginError::NoRoute {
                 wanted: wanted.to_string(),
-                known: self.0.iter().map(KnownRoute::name).collect(),
+                known: self
+                    .0
+                    .iter()
+                    .filter(|route| !route.pattern.is_empty())
+                    .map(KnownRoute::name)
+                    .collect(),
             }),
         }
     }

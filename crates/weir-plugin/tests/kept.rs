@@ -238,7 +238,12 @@ fn the_configuration_and_the_store_agree_over_a_restart() {
         .err()
         .is_some_and(|e| e.to_string().contains("trap"))));
     fs::write(&source, idle(3)).unwrap();
-    let host = Host::with(&block, "").unwrap();
+    let mut host = None;
+    wait_for(|| {
+        host = Host::with(&block, "").ok();
+        host.is_some()
+    });
+    let host = host.unwrap();
     assert_eq!(host.active("gray").number(), 3);
     let host = next(host, &store_block(&store));
     assert!(host.plugins.list().is_empty(), "its block is gone");

@@ -24,6 +24,14 @@ impl Content {
         }
     }
 
+    /// Whether it was found to be larger than the route allows.
+    pub(crate) fn is_too_large(&self) -> bool {
+        match self {
+            Content::Client(_) => false,
+            Content::Seen(_, verdict) => verdict.is_too_large(),
+        }
+    }
+
     /// The client's own, if nobody has it yet.
     pub(crate) fn client(&self) -> Option<&Incoming> {
         match self {

@@ -116,6 +116,8 @@ impl Word {
 enum End {
     Answered(Answer),
     Closed,
+    /// The request's content broke off before they had judged it.
+    Torn,
     Failed(Failure),
 }
 
@@ -125,7 +127,8 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
     let mut content = body.map(Content::Client);
     let Begun { mut passage, next, pending } = begun.unwrap_or_default();
     let started = record.started();
-    let mut request = Request { head: &mut head, authority, content: &mut content, started };
+    let mut request =
+        Request { head: &mut head, authority, content: &mut content, started, is_torn: false };
     let resumed = match pending {
         Some(pending) => passage.resume(&connection, pending, &mut request).await,
         None => Ok(()),
@@ -141,6 +144,14 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
         Ok(()) => super::proceed(&connection, record, route, head, content, &passage).await,
         Err(End::Answered(answer)) => answered(record, &head, content.as_ref(), answer),
         Err(End::Closed) => closed(record, &head),
+        Err(End::Torn) => {
+            let is_too_large = content.as_ref().is_some_and(Content::is_too_large);
+            let refusal = match is_too_large {
+                true => Refusal::BodyTooLarge,
+                false => Refusal::Source(StatusCode::BAD_REQUEST, "the content broke off"),
+            };
+            refuse::refuse(refusal, record, &head, None)
+        }
         Err(End::Failed(failure)) => {
             let client = content.as_ref().and_then(Content::client);
             refuse::refuse(refusal(&failure), record, &head, client)
@@ -311,6 +322,8 @@ struct Request<'a> {
     authority: String,
     content: &'a mut Option<Content>,
     started: Instant,
+    /// Its content broke off while a plugin was judging it.
+    is_torn: bool,
 }
 
 impl Passage {
@@ -343,6 +356,9 @@ impl Passage {
                 self.wishes.variant ^= generation.fingerprint();
             }
             let wishes = request.show(connection, route, &stream).await;
+            if request.is_torn {
+                return Err(End::Torn);
+            }
             self.add(connection, Step { stream, at: link.at }, wishes).await?;
         }
         if self.changes_response_bodies() {
@@ -567,7 +583,7 @@ impl Passage {
                     response = replaced(record, method, answer);
                     continue;
                 }
-                Err(End::Closed) => return closed_late(record),
+                Err(End::Closed | End::Torn) => return closed_late(record),
                 Err(End::Failed(failure)) => {
                     return failed_late(record, method, version, &failure);
                 }
@@ -620,7 +636,7 @@ impl Passage {
                     let content = http_body_util::Full::new(answer.body);
                     Some(content.map_err(|never| match never {}).boxed_unsync())
                 }
-                Err(End::Closed | End::Failed(_)) => {
+                Err(End::Closed | End::Torn | End::Failed(_)) => {
                     is_marred = true;
                     parts.status = StatusCode::INTERNAL_SERVER_ERROR;
                     parts.headers = HeaderMap::new();
@@ -687,6 +703,7 @@ impl Request<'_> {
 
     /// Takes over what a plugin changed.
     fn take(&mut self, passed: Passed<RequestHead>) -> Result<Wishes, Failure> {
+        self.is_torn |= passed.is_torn;
         if let Some(failure) = passed.failure {
             return Err(failure);
         }

@@ -116,6 +116,15 @@ fn the_origin_is_not_asked_before_a_held_body_is_complete() {
 }
 
 #[test]
+fn a_body_that_breaks_off_is_not_taken_for_judged() {
+    let route = "route \"/*\" { respond \"in\"; use \"p\"; limits body-size=\"64KiB\"; }";
+    let site = setup().plugin("p", &held(), "on-failure \"pass\"").run(route);
+    let got = post_chunked(&site, "/", &letters(90_000));
+    assert_eq!(got.status, 413, "{}", text(&got));
+    assert_eq!(post_chunked(&site, "/", &letters(9_000)).status, 200);
+}
+
+#[test]
 fn a_body_beyond_the_routes_limit_is_refused_also_while_it_is_held() {
     for module in [held(), streaming(), upper(1), upper(2)] {
         let (site, origin) = front(&module, "limits body-size=\"64KiB\"");
