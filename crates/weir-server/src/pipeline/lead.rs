@@ -136,11 +136,13 @@ async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked
     let Source::Proxy(source) = &leading.route.source else {
         return Err(Unasked::Refused(Refusal::NotFound));
     };
-    let Leading { connection, route, head, target, stale, .. } = leading;
+    let Leading { connection, route, head, target, stale, passage } = leading;
     let headers = head.headers.clone();
     let mut outgoing = forward::outgoing(connection, route, source, head, headers, target)
         .map_err(Unasked::Refused)?;
-    match stale {
+    // What plugins have made before it was stored is not what the origin could confirm.
+    let is_made = passage.as_ref().is_some_and(|passage| passage.fills());
+    match stale.as_ref().filter(|_| !is_made) {
         Some(stale) => {
             policy::make_conditional(stale.object.headers(), &mut outgoing.head.headers);
         }
