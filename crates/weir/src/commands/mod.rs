@@ -1,6 +1,7 @@
 //! One function per command.
 
 mod check;
+mod demo;
 mod plugin;
 pub(crate) mod plugin_new;
 mod purge;
@@ -53,7 +54,7 @@ impl From<AdminFailure> for Failure {
 /// What to tell the user.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
-        Command::Demo(demo) => quick::demo(&demo),
+        Command::Demo(demo) => demo::demo(&demo),
         Command::Serve(serve) => quick::serve(&serve),
         Command::Proxy(proxy) => quick::proxy(&proxy),
         Command::Run(run) => run_file(run),

@@ -1,12 +1,10 @@
-//! `weir demo`, `weir serve` and `weir proxy`: servers without a configuration file. They do
-//! exactly what a file with one site would, and print it on request.
-
-use std::net::SocketAddr;
+//! `weir serve` and `weir proxy`: servers without a configuration file. They do exactly what a file
+//! with one site would, and print it on request.
 
 use weir_config::{Address, Config, Source};
 
 use super::{Failure, log_listening, print};
-use crate::cli::{Demo, Proxy, Quick, Serve};
+use crate::cli::{Proxy, Quick, Serve};
 use crate::logging;
 use crate::serving::{self, Origin, Settings};
 
@@ -34,42 +32,6 @@ pub(super) fn proxy(proxy: &Proxy) -> Result<(), Failure> {
     run(weir_config::proxy_url(&proxy.url, listen, workers(&proxy.quick))?, &proxy.quick)
 }
 
-/// Runs the demo's origin and Weir in front of it.
-///
-/// # Errors
-/// Why the two cannot start.
-pub(super) fn demo(demo: &Demo) -> Result<(), Failure> {
-    logging::start();
-    let listen = weir_config::parse_listen(&demo.listen)?;
-    let origin = start_origin().map_err(|e| format!("cannot start the demo's origin: {e}"))?;
-    let mut config = weir_config::proxy_url(&format!("http://{origin}"), listen, None)?;
-    config.server.admin = admin(&demo.admin)?;
-    let settings = Settings { origin: command_line(&config), config, admin_is_optional: false };
-    Ok(serving::serve(settings, |listening| {
-        let front = listening.urls.first().map_or("", String::as_str);
-        let admin = listening.admin.as_deref().unwrap_or("127.0.0.1:9900");
-        // A terminal that is gone needs no banner.
-        let _ = print(&weir::demo::banner(front, admin));
-    })?)
-}
-
-/// Starts the demo's origin on a thread of its own and a port of the kernel's choice.
-fn start_origin() -> std::io::Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("demo-origin".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => match weir::demo::serve(listener).await {},
-                Err(cause) => tracing::error!(%cause, "the demo's origin cannot listen"),
-            }
-        });
-    })?;
-    Ok(address)
-}
-
 fn run(mut config: Config, quick: &Quick) -> Result<(), Failure> {
     if let Some(address) = &quick.admin {
         config.server.admin = admin(address)?;
@@ -87,7 +49,7 @@ fn run(mut config: Config, quick: &Quick) -> Result<(), Failure> {
     Ok(serving::serve(settings, log_listening)?)
 }
 
-fn command_line(config: &Config) -> Origin {
+pub(super) fn command_line(config: &Config) -> Origin {
     Origin::CommandLine(Box::new(config.clone()))
 }
 
@@ -96,7 +58,7 @@ fn workers(quick: &Quick) -> Option<usize> {
 }
 
 /// An admin address from the command line: loopback, a Unix-domain socket, or none.
-fn admin(text: &str) -> Result<Option<Address>, Failure> {
+pub(super) fn admin(text: &str) -> Result<Option<Address>, Failure> {
     if text == "off" {
         return Ok(None);
     }

@@ -5,6 +5,7 @@
 mod answer;
 mod banner;
 mod pictures;
+mod plugin;
 mod routes;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 pub use banner::banner;
+pub use plugin::{GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, Shown};
 
 /// Connections served at once; Weir in front keeps far fewer.
 const CONNECTIONS_MAX: usize = 1024;

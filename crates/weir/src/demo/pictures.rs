@@ -38,6 +38,7 @@ pub(super) fn all() -> Vec<Picture> {
         ("/pictures/landscape-480.jpg", jpeg, Landscape, 480),
         ("/pictures/landscape-960.jpg", jpeg, Landscape, 960),
         ("/pictures/landscape-1920.jpg", jpeg, Landscape, 1920),
+        ("/pictures/landscape-480.ppm", "image/x-portable-pixmap", Landscape, 480),
         ("/pictures/plasma-480.jpg", jpeg, Plasma, 480),
         ("/pictures/plasma-960.png", png, Plasma, 960),
         ("/pictures/mandelbrot-480.png", png, Mandelbrot, 480),
@@ -58,9 +59,9 @@ pub(super) fn all() -> Vec<Picture> {
 impl Picture {
     /// The encoded picture. The first caller draws it, on a blocking thread, and others wait.
     pub(super) async fn bytes(&self) -> Result<Bytes, ImageError> {
-        let (drawing, width, jpeg) = (self.drawing, self.width, self.content_type == "image/jpeg");
+        let (drawing, width, content_type) = (self.drawing, self.width, self.content_type);
         let draw = || async move {
-            tokio::task::spawn_blocking(move || encode(&draw(drawing, width), jpeg))
+            tokio::task::spawn_blocking(move || encode(&draw(drawing, width), content_type))
                 .await
                 .map_err(|lost| ImageError::IoError(lost.into()))?
         };
@@ -68,12 +69,20 @@ impl Picture {
     }
 }
 
-fn encode(picture: &RgbImage, jpeg: bool) -> Result<Bytes, ImageError> {
+fn encode(picture: &RgbImage, content_type: &str) -> Result<Bytes, ImageError> {
     let mut encoded = Vec::new();
-    if jpeg {
-        picture.write_with_encoder(JpegEncoder::new_with_quality(&mut encoded, JPEG_QUALITY))?;
-    } else {
-        picture.write_with_encoder(PngEncoder::new(&mut encoded))?;
+    match content_type {
+        "image/jpeg" => {
+            picture
+                .write_with_encoder(JpegEncoder::new_with_quality(&mut encoded, JPEG_QUALITY))?;
+        }
+        "image/png" => picture.write_with_encoder(PngEncoder::new(&mut encoded))?,
+        // Portable pixmap: a line of text, and the pixels as they are.
+        _ => {
+            let (width, height) = picture.dimensions();
+            encoded.extend_from_slice(format!("P6\n{width} {height}\n255\n").as_bytes());
+            encoded.extend_from_slice(picture.as_raw());
+        }
     }
     Ok(encoded.into())
 }

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::answer::{Body, HTML, KEEP, TEXT, refuse, reply, reply_with_validators, set};
 use super::pictures::{self, Picture};
+use super::plugin::GRAY;
 
 /// Bytes of `/large`.
 pub(super) const LARGE_BYTES: usize = 5_000_000;
@@ -32,6 +33,8 @@ const INDEX: &str = include_str!("assets/index.html");
 const STYLE: &str = include_str!("assets/style.css");
 const SCRIPT: &str = include_str!("assets/try.js");
 const WATER: &str = include_str!("assets/water.html");
+const PLUGIN: &str = include_str!("assets/plugin.html");
+const PLUGIN_SCRIPT: &str = include_str!("assets/plugin.js");
 
 const QUOTES: [(&str, &str); 5] = [
     ("A weir does not stop the river; it decides how high the water stands.", "the demo"),
@@ -73,6 +76,9 @@ impl Origin {
             "/style.css" => self.keep(&head, "text/css; charset=utf-8", STYLE),
             "/try.js" => self.keep(&head, "text/javascript; charset=utf-8", SCRIPT),
             "/text/water.html" => self.keep(&head, HTML, WATER),
+            "/plugin" => self.keep(&head, HTML, PLUGIN),
+            "/plugin.js" => self.keep(&head, "text/javascript; charset=utf-8", PLUGIN_SCRIPT),
+            "/gray.wasm" => self.keep(&head, "application/wasm", GRAY),
             "/text/long.txt" => self.keep(&head, TEXT, long_text()),
             "/large" => {
                 let mut response = self.keep(&head, "application/octet-stream", large());

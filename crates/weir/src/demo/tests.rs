@@ -66,6 +66,10 @@ fn each_page_has_its_head() {
         ("/try.js", 200, "text/javascript; charset=utf-8", KEEP),
         ("/text/water.html", 200, "text/html; charset=utf-8", KEEP),
         ("/text/long.txt", 200, "text/plain; charset=utf-8", KEEP),
+        ("/plugin", 200, "text/html; charset=utf-8", KEEP),
+        ("/plugin.js", 200, "text/javascript; charset=utf-8", KEEP),
+        ("/gray.wasm", 200, "application/wasm", KEEP),
+        ("/pictures/landscape-480.ppm", 200, "image/x-portable-pixmap", KEEP),
         ("/large", 200, "application/octet-stream", KEEP),
         ("/vary", 200, "text/plain; charset=utf-8", KEEP),
         ("/now", 200, "text/plain; charset=utf-8", "public, max-age=5"),
@@ -119,7 +123,7 @@ fn the_index_links_only_what_exists() {
         }
     }
     assert!(links > 10, "{links}");
-    for asset in ["/style.css", "/try.js", "/text/water.html"] {
+    for asset in ["/style.css", "/try.js", "/text/water.html", "/plugin", "/plugin.js"] {
         assert!(!ask(origin, &format!("GET {asset}")).text().contains("http"), "{asset}");
     }
 }
@@ -242,13 +246,24 @@ fn the_banner_can_be_pasted() {
     for (front, admin) in
         [("127.0.0.1:8080", "127.0.0.1:9900"), ("http://127.0.0.1:8080/", "http://127.0.0.1:9900")]
     {
-        let text = banner::banner_for("weir", front, admin);
+        let shown = plugin::Shown {
+            before: ("image/x-portable-pixmap".to_owned(), 432_015),
+            after: ("image/x-portable-graymap".to_owned(), 144_015),
+            deployed_ms: 17,
+        };
+        let text = banner::banner_for("weir", front, admin, &Ok(shown));
         assert!(text.contains("\n    http://127.0.0.1:8080/\n"), "{text}");
         assert!(text.contains(" http://127.0.0.1:8080/pictures/landscape-960.jpg\n"), "{text}");
         let purge = "weir purge 'http://127.0.0.1:8080/slow?ms=800' --admin 127.0.0.1:9900\n";
         assert!(text.contains(purge), "{text}");
         assert!(text.contains("weir reload --admin 127.0.0.1:9900"), "{text}");
+        assert!(text.contains("\n  a plugin: gray was deployed"), "{text}");
+        assert!(text.contains("weir plugin remove gray --admin 127.0.0.1:9900\n"), "{text}");
+        assert!(text.contains("432015 bytes  image/x-portable-pixmap\n"), "{text}");
+        assert!(text.contains("144015 bytes  image/x-portable-graymap\n"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
     }
-    assert!(banner("127.0.0.1:1", "127.0.0.1:2").contains("http://127.0.0.1:1/"));
+    let without = banner("127.0.0.1:1", "127.0.0.1:2", &Err("there is no admin API".to_owned()));
+    assert!(without.contains("http://127.0.0.1:1/"), "{without}");
+    assert!(without.contains("since there is no admin API\n"), "{without}");
 }

@@ -1,0 +1,112 @@
+//! `weir demo`: the demo's origin, Weir in front of it, and a plugin that is deployed into that as
+//! anybody could, with a picture before and after.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use weir::demo::{GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, Shown};
+use weir_config::{Config, Pattern, Source};
+
+use super::quick::{admin, command_line};
+use super::{Failure, print};
+use crate::admin_client;
+use crate::cli::Demo;
+use crate::logging;
+use crate::serving::{self, Settings};
+
+/// The demo's own requests go over loopback to what was started a moment ago.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Runs the demo's origin and Weir in front of it.
+///
+/// # Errors
+/// Why the two cannot start.
+pub(super) fn demo(demo: &Demo) -> Result<(), Failure> {
+    logging::start();
+    let listen = weir_config::parse_listen(&demo.listen)?;
+    let origin = start_origin().map_err(|e| format!("cannot start the demo's origin: {e}"))?;
+    let mut config = weir_config::proxy_url(&format!("http://{origin}"), listen, None)?;
+    config.server.admin = admin(&demo.admin)?;
+    add_route_for_plugin(&mut config);
+    let settings = Settings { origin: command_line(&config), config, admin_is_optional: false };
+    Ok(serving::serve(settings, |listening| {
+        let front = listening.urls.first().cloned().unwrap_or_default();
+        let admin = listening.admin.clone();
+        // On a thread: the admin API answers only once this has returned.
+        let told = std::thread::Builder::new().name("demo".to_owned()).spawn(move || {
+            let plugin = match &admin {
+                Some(admin) => show_plugin(&front, admin),
+                None => Err("there is no admin API".to_owned()),
+            };
+            let admin = admin.as_deref().unwrap_or("127.0.0.1:9900");
+            // A terminal that is gone needs no banner.
+            let _ = print(&weir::demo::banner(&front, admin, &plugin));
+        });
+        if let Err(cause) = told {
+            tracing::error!(%cause, "no thread for the demo's banner");
+        }
+    })?)
+}
+
+/// The pictures once more, under a path of their own.
+fn add_route_for_plugin(config: &mut Config) {
+    for site in &mut config.sites {
+        let Some(mut route) = site.routes.first().cloned() else { continue };
+        route.pattern = Pattern::Prefix(GRAY_PREFIX.to_owned());
+        if let Source::Proxy(proxy) = &mut route.source {
+            proxy.strip_prefix = true;
+            proxy.path_prefix = "/pictures".to_owned();
+        }
+        site.routes.push(route);
+    }
+}
+
+/// Fetches a picture, deploys the plugin, and fetches the picture again.
+fn show_plugin(front: &str, admin: &str) -> Result<Shown, String> {
+    let before = fetch(front)?;
+    let begin = Instant::now();
+    let path = format!("/plugins/gray?at=fill&route={GRAY_PATTERN}");
+    admin_client::upload(admin, &path, "application/wasm", GRAY.to_vec())
+        .map_err(|failure| failure.to_string())?;
+    let deployed_ms = begin.elapsed().as_millis();
+    Ok(Shown { before, after: fetch(front)?, deployed_ms })
+}
+
+/// Media type and bytes of the picture as it is served now.
+fn fetch(front: &str) -> Result<(String, usize), String> {
+    let failed = |cause: std::io::Error| format!("the picture cannot be had: {cause}");
+    let address = front.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+    let address = address.ok_or_else(|| format!("{front} is not an address to fetch it from"))?;
+    let mut stream = TcpStream::connect(address).map_err(failed)?;
+    stream.set_read_timeout(Some(FETCH_TIMEOUT)).map_err(failed)?;
+    let request = format!("GET {GRAY_PICTURE} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).map_err(failed)?;
+    media_type_and_bytes(&answer).ok_or_else(|| "the answer is no picture".to_owned())
+}
+
+fn media_type_and_bytes(answer: &[u8]) -> Option<(String, usize)> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let media_type = head.lines().find_map(|line| line.strip_prefix("content-type: "))?;
+    Some((media_type.to_owned(), answer.len() - end - 4))
+}
+
+/// Starts the demo's origin on a thread of its own and a port of the kernel's choice.
+fn start_origin() -> std::io::Result<SocketAddr> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("demo-origin".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => match weir::demo::serve(listener).await {},
+                Err(cause) => tracing::error!(%cause, "the demo's origin cannot listen"),
+            }
+        });
+    })?;
+    Ok(address)
+}
