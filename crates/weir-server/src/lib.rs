@@ -5,6 +5,7 @@ mod access_log;
 pub mod admin;
 mod body;
 mod chain;
+mod check;
 mod connection;
 mod error;
 mod fast_lane;
@@ -26,6 +27,6 @@ mod taps;
 mod turn;
 mod worker;
 
+pub use check::check;
 pub use error::StartError;
-pub use live::check;
 pub use server::{Ready, Server};

@@ -264,12 +264,11 @@ pub(crate) fn addresses(config: &Config) -> Vec<&Address> {
     all
 }
 
-/// Looks into the certificates that a configuration names, as a start would, but binds, opens and
-/// creates nothing that lasts.
+/// Looks into the certificates and upstreams that a configuration names.
 ///
 /// # Errors
 /// The first that cannot be used.
-pub fn check(config: &Config) -> Result<(), StartError> {
+pub(crate) fn check_files(config: &Config) -> Result<(), StartError> {
     for listener in config.sites.iter().flat_map(|site| &site.listeners) {
         build_tls(config, listener, None)?;
     }

@@ -54,6 +54,7 @@ impl Ready {
     /// # Errors
     /// The first thing that cannot be bound or opened.
     pub fn new(config: Config) -> Result<Ready, StartError> {
+        weir_plugin::inspect(&config)?;
         let workers = config.server.workers.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });

@@ -68,6 +68,49 @@ fn check_says_yes_or_where_and_why_not() {
         let (_, err) = run(directory, &["check", name], 1);
         assert!(err.contains(expected) && err.contains(&format!("{name}:3:")), "{err}");
     }
+    // Plugins are started, as a start would.
+    let plugin = |hook: &str| {
+        format!(
+            "(module {hook} (memory (export \"memory\") 2) (func (export \"weir_abi_1\")) \
+             (func (export \"weir_buffer\") (param i32 i32) (result i32) (i32.const 8)))"
+        )
+    };
+    let refuses = "(func (export \"weir_configure\") (param i32 i32) (result i32) (i32.const 7))";
+    write(directory, "fine.wat", &plugin(""));
+    write(directory, "refuses.wat", &plugin(refuses));
+    write(directory, "wants.wat", &plugin("(import \"weir\" \"teleport\" (func))"));
+    write(directory, "none.wat", "(module)");
+    let file = |module: &str, used: &str, store: &str| {
+        format!(
+            "{store}\nplugin \"p\" {{ source \"{module}\"; }}\nsite \"a\" {{\n listen \":80\"\n \
+             route \"/*\" {{ files \"www\"; use \"{used}\"; }}\n}}\n"
+        )
+    };
+    let store = "plugins { store \"store\"; }";
+    write(directory, "plugin.kdl", &file("fine.wat", "p", ""));
+    run(directory, &["check", "plugin.kdl"], 0);
+    write(directory, "plugin.kdl", &file("fine.wat", "other", store));
+    run(directory, &["check", "plugin.kdl"], 0);
+    assert!(!directory.join("store").exists());
+    for (module, used, expected) in [
+        ("none.wat", "p", "plugin \"p\": the module speaks no interface"),
+        (
+            "wants.wat",
+            "p",
+            "plugin \"p\": the module imports what Weir does not have: weir.teleport",
+        ),
+        ("refuses.wat", "p", "plugin \"p\" does not start: start: weir_configure refused"),
+        ("fine.wat", "other", "route \"a/*\" uses the plugin \"other\", which is neither"),
+        ("nowhere.wat", "p", "plugin.kdl:2:21: cannot read the plugin's module"),
+    ] {
+        write(directory, "plugin.kdl", &file(module, used, ""));
+        for command in ["check", "run"] {
+            let (_, err) = run(directory, &[command, "plugin.kdl"], 1);
+            assert!(err.contains(expected), "{command} {module}: {err}");
+            assert!(!err.contains("listening"), "{err}");
+        }
+    }
+
     // So is what stands in them, and who is to serve: a start would fail for it.
     for name in ["a", "b"] {
         let key = rcgen::KeyPair::generate().unwrap();

@@ -6,6 +6,7 @@ use weir_server::StartError;
 
 use super::{Failure, print};
 use crate::cli::Check;
+use crate::logging;
 use crate::privileges;
 
 /// Checks a file.
@@ -41,8 +42,13 @@ pub(super) fn check(check: &Check) -> Result<(), Failure> {
     ))
 }
 
-/// What only a start would notice otherwise: certificates that fit no key, accounts that are not.
+/// What only a start would notice otherwise: certificates that fit no key, plugins that do not start,
+/// accounts that are not.
 fn would_start(config: &Config) -> Result<(), StartError> {
+    if !config.plugins.is_empty() {
+        // Plugins say there why they refuse their configuration.
+        logging::start();
+    }
     weir_server::check(config)?;
     privileges::check(config.server.user.as_deref(), config.server.group.as_deref())
 }
