@@ -5,6 +5,7 @@
 //! moves wasmtime's epoch, upon which the running code asks [`crate::host::Host`] whether its CPU
 //! time is up.
 
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
@@ -63,10 +64,8 @@ impl Engine {
 
     /// What compiled code depends on: it is only good for an engine with the same.
     pub fn compatibility(&self) -> u64 {
-        use std::hash::{BuildHasher, Hash, Hasher};
-        let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-        self.wasm.precompile_compatibility_hash().hash(&mut hasher);
-        hasher.finish()
+        let state = foldhash::fast::FixedState::default();
+        state.hash_one(self.wasm.precompile_compatibility_hash())
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) struct Exchanges {
     in_hand: Option<(u32, Box<Exchange>)>,
     others: HashMap<u32, Box<Exchange>, RandomState>,
     /// Some that are over, to be used again: making one anew costs more than a call.
+    #[allow(clippy::vec_box, reason = "they come in boxes and go in boxes")]
     spares: Vec<Box<Exchange>>,
 }
 

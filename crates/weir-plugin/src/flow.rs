@@ -15,78 +15,15 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, Sleep};
 use weir_config::OnFailure;
 
-use crate::body::BodyBuffer;
 use crate::exchange::{
-    Action, Exchange, Facts, Lend, Lent, Phase, RequestHead, ResponseHead, StoredFacts, Want,
-    Wishes,
+    Action, Exchange, Lend, Lent, Phase, RequestHead, ResponseHead, StoredFacts, Want, Wishes,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::generation::Generation;
 use crate::limits::{HELD_BYTES_MAX, PAUSE_MAX, PIECE_BYTES_MAX};
+use crate::passed::{Content, FlowError, Passed};
 use crate::services::CallBody;
+use crate::side::{Released, Side, look_at_paused, release};
 use crate::stream::{Outcome, Stream, Turn};
-
-/// What came of showing a head to a plugin.
-pub struct Passed<H> {
-    /// The head, if the plugin changed it.
-    pub head: Option<H>,
-    /// What else it wants done.
-    pub wishes: Wishes,
-    /// The body, seen through the plugin's eyes; none if there was none and none was made.
-    pub body: Option<CallBody>,
-    /// The plugin sees the body: what it makes of it is another one.
-    pub is_seen: bool,
-    /// The body broke off while the plugin held the head back, and has not judged it therefore.
-    pub is_torn: bool,
-    /// The plugin failed: its policy says what that means. Head and body are as they were.
-    pub failure: Option<Failure>,
-}
-
-/// What came of a quick look at a head.
-pub enum AtOnce<H> {
-    /// It passes as it is, and the plugin wishes nothing.
-    Unchanged,
-    /// There is more to it.
-    Later(Pin<Box<dyn Future<Output = Passed<H>> + Send>>),
-}
-
-impl<H> Passed<H> {
-    /// The plugin failed before it saw anything.
-    pub fn failed(failure: Failure) -> Passed<H> {
-        let (wishes, failure) = (Wishes::default(), Some(failure));
-        Passed { head: None, wishes, body: None, is_seen: false, is_torn: false, failure }
-    }
-}
-
-/// The content that follows a head.
-pub enum Content {
-    /// There is none.
-    None,
-    /// The plugin has no hook that would look at it, or may not.
-    Unseen,
-    /// This.
-    Shown(CallBody),
-}
-
-/// The plugin ended a body, or could not let it go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FlowError {
-    /// It failed, and its policy is `fail`.
-    #[error("plugin {plugin:?} failed: {failure}")]
-    Failed {
-        /// Its name.
-        plugin: String,
-        /// How.
-        failure: Failure,
-    },
-    /// It ended the stream, or answered by itself.
-    #[error("plugin {plugin:?} ended the body")]
-    Ended {
-        /// Its name.
-        plugin: String,
-    },
-}
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -103,83 +40,6 @@ impl Stream {
         passed.await.passed(|released| released.request.take())
     }
 
-    /// Shows a request without content to the plugin, at once if that can be done. A plugin that
-    /// lets it pass as it is costs no more than the call.
-    pub fn request_at_once(&self, head: Arc<dyn Lend<RequestHead>>) -> AtOnce<RequestHead> {
-        if !self.has(Phase::RequestHead) {
-            return match self.look(|exchange| exchange.request = Some(Lent::Shared(head))) {
-                Turn::Now(Ok(())) => AtOnce::Unchanged,
-                Turn::Now(Err(_)) | Turn::Later(_) => AtOnce::Later(Box::pin(async {
-                    Passed::failed(Failure::new(FailureKind::Unavailable, "the instance is gone"))
-                })),
-            };
-        }
-        let put = move |exchange: &mut Exchange| exchange.request = Some(Lent::Shared(head));
-        match self.at_once(Side::Request, true, put) {
-            None => AtOnce::Unchanged,
-            Some(call) => AtOnce::Later(Box::pin(
-                self.go_on(Side::Request, call, |released| released.request.take()),
-            )),
-        }
-    }
-
-    /// Shows a response whose body the plugin does not look at, as above.
-    pub fn response_at_once(&self, head: Arc<dyn Lend<ResponseHead>>) -> AtOnce<ResponseHead> {
-        if !self.has(Phase::ResponseHead) {
-            return AtOnce::Unchanged;
-        }
-        let put = move |exchange: &mut Exchange| exchange.response = Some(Lent::Shared(head));
-        match self.at_once(Side::Response, false, put) {
-            None => AtOnce::Unchanged,
-            Some(call) => AtOnce::Later(Box::pin(
-                self.go_on(Side::Response, call, |released| released.response.take()),
-            )),
-        }
-    }
-
-    /// Runs the hook of a head. `None` if it is over and has left no trace; nothing large is moved
-    /// to find that out.
-    fn at_once(
-        &self,
-        side: Side,
-        end: bool,
-        put: impl FnOnce(&mut Exchange) + Send + 'static,
-    ) -> Option<Turn<Outcome<Released>>> {
-        let take = move |exchange: &mut Exchange, action: Action| match action {
-            Action::Continue if exchange.is_plain() => None,
-            Action::Continue => Some(Box::new(release(side, exchange))),
-            Action::Pause => Some(Box::new(look_at_paused(side, exchange, true))),
-        };
-        let call = self.hook(side.head(), end, 0, put, take);
-        if let Turn::Now(Ok((Action::Continue, None))) = call {
-            return None;
-        }
-        Some(call.map(|outcome| {
-            outcome.map(|(action, released)| {
-                (action, released.map(|boxed| *boxed).unwrap_or_default())
-            })
-        }))
-    }
-
-    /// Goes on where a head was not let go at once, or not as it was.
-    fn go_on<H, F>(
-        &self,
-        side: Side,
-        call: Turn<Outcome<Released>>,
-        head: F,
-    ) -> impl Future<Output = Passed<H>> + Send + use<H, F>
-    where
-        F: FnOnce(&mut Released) -> Option<H> + Send,
-    {
-        let content = match side {
-            Side::Request => Content::None,
-            Side::Response => Content::Unseen,
-        };
-        let mut flow = Flow::new(self, side, content);
-        flow.start(call, side.head(), side == Side::Request);
-        async move { flow.wait().await.passed(head) }
-    }
-
     /// Shows a response to the plugin. Waits while the plugin pauses it.
     pub async fn response(
         &self,
@@ -190,47 +50,6 @@ impl Stream {
             exchange.response = Some(Lent::Shared(head));
         });
         passed.await.passed(|released| released.response.take())
-    }
-}
-
-/// What came of the quickest look at a request.
-pub enum Glance {
-    /// It passes as it is, and nothing of it is kept.
-    Passed,
-    /// There is more to it.
-    More(Stream, AtOnce<RequestHead>),
-    /// The plugin failed.
-    Failed(Failure),
-    /// The plugin is not one for quick looks, or has to be waited for; it has seen nothing.
-    Not,
-}
-
-impl Glance {
-    /// Shows a request without content to a plugin that has no hook but the one for its head. Most
-    /// often the request passes as it is, and there is nothing to end: then no stream is opened.
-    pub fn at(
-        generation: &Arc<Generation>,
-        worker: usize,
-        facts: &Facts,
-        head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
-    ) -> Glance {
-        let (stream, action) = match Stream::glance(generation, worker, facts, head) {
-            None => return Glance::Not,
-            Some(Err(failure)) => return Glance::Failed(failure),
-            Some(Ok(None)) => return Glance::Passed,
-            Some(Ok(Some(more))) => more,
-        };
-        let side = Side::Request;
-        let taken = stream.look(move |exchange| match action {
-            Action::Continue => release(side, exchange),
-            Action::Pause => look_at_paused(side, exchange, true),
-        });
-        let mut flow = Flow::new(&stream, side, Content::None);
-        flow.start(taken.map(move |taken| taken.map(|taken| (action, taken))), side.head(), true);
-        let passed = AtOnce::Later(Box::pin(async {
-            flow.wait().await.passed(|released| released.request.take())
-        }));
-        Glance::More(stream, passed)
     }
 }
 
@@ -310,98 +129,8 @@ impl Stream {
     }
 }
 
-/// Which way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Request,
-    Response,
-}
-
-impl Side {
-    fn phases(self) -> [Phase; 3] {
-        match self {
-            Side::Request => [Phase::RequestHead, Phase::RequestBody, Phase::RequestTrailers],
-            Side::Response => [Phase::ResponseHead, Phase::ResponseBody, Phase::ResponseTrailers],
-        }
-    }
-
-    fn head(self) -> Phase {
-        self.phases()[0]
-    }
-
-    fn body(self) -> Phase {
-        self.phases()[1]
-    }
-
-    fn trailers(self) -> Phase {
-        self.phases()[2]
-    }
-
-    fn buffer(self, exchange: &mut Exchange) -> &mut BodyBuffer {
-        match self {
-            Side::Request => &mut exchange.request_body,
-            Side::Response => &mut exchange.response_body,
-        }
-    }
-
-    fn trailer_section(self, exchange: &mut Exchange) -> &mut HeaderMap {
-        match self {
-            Side::Request => &mut exchange.request_trailers,
-            Side::Response => &mut exchange.response_trailers,
-        }
-    }
-
-    fn offset(self, exchange: &mut Exchange) -> &mut u64 {
-        match self {
-            Side::Request => &mut exchange.request_body_offset,
-            Side::Response => &mut exchange.response_body_offset,
-        }
-    }
-
-    fn want(self, wishes: &Wishes) -> Want {
-        match self {
-            Side::Request => wishes.request_body,
-            Side::Response => wishes.response_body,
-        }
-    }
-}
-
-/// What is taken out of the exchange when the plugin lets go.
-#[derive(Default)]
-struct Released {
-    request: Option<RequestHead>,
-    response: Option<ResponseHead>,
-    wishes: Wishes,
-    /// The body's part that the plugin has seen.
-    pieces: Vec<Bytes>,
-    trailers: HeaderMap,
-    /// What follows of the body need not be shown.
-    passes_rest: bool,
-    /// The hook has ended in a pause, and nothing of the above was taken.
-    is_held: bool,
-}
-
-fn release(side: Side, exchange: &mut Exchange) -> Released {
-    // The head stays to be looked at by the hooks that follow, changed as it is.
-    let request = exchange.request.as_ref().filter(|_| side == Side::Request);
-    let request = request.filter(|head| head.is_own()).map(|head| head.get().clone());
-    let response = exchange.response.as_ref().filter(|_| side == Side::Response);
-    let response = response.filter(|head| head.is_own()).map(|head| head.get().clone());
-    let pieces = side.buffer(exchange).take();
-    exchange.again = false;
-    Released {
-        request,
-        response,
-        wishes: std::mem::take(&mut exchange.wishes),
-        pieces,
-        trailers: std::mem::take(side.trailer_section(exchange)),
-        passes_rest: std::mem::take(&mut exchange.own.passes_rest),
-        is_held: false,
-    }
-}
-
 /// What there is when a head was let go.
-struct LetGo {
+pub(crate) struct LetGo {
     released: Released,
     body: Option<CallBody>,
     is_seen: bool,
@@ -410,7 +139,7 @@ struct LetGo {
 }
 
 impl LetGo {
-    fn passed<H>(mut self, head: impl FnOnce(&mut Released) -> Option<H>) -> Passed<H> {
+    pub(crate) fn passed<H>(mut self, head: impl FnOnce(&mut Released) -> Option<H>) -> Passed<H> {
         let head = head(&mut self.released);
         let LetGo { released, body, is_seen, is_torn, failure } = self;
         Passed { head, wishes: released.wishes, body, is_seen, is_torn, failure }
@@ -429,7 +158,7 @@ enum State {
 }
 
 /// One way through the plugin, as a state machine under [`Body`].
-struct Flow {
+pub(crate) struct Flow {
     stream: Stream,
     side: Side,
     /// Something follows the head, seen or not.
@@ -473,7 +202,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(stream: &Stream, side: Side, content: Content) -> Flow {
+    pub(crate) fn new(stream: &Stream, side: Side, content: Content) -> Flow {
         let (source, has_content) = match content {
             Content::Shown(body) if !body.is_end_stream() => (Some(body), true),
             Content::Shown(_) | Content::None => (None, false),
@@ -525,7 +254,7 @@ impl Flow {
     }
 
     /// Waits until the head is let go.
-    async fn wait(mut self) -> LetGo {
+    pub(crate) async fn wait(mut self) -> LetGo {
         poll_fn(|cx| self.poll_head(cx)).await;
         let (released, failure) = (std::mem::take(&mut self.head), self.failure.take());
         let is_torn = self.error.is_some();
@@ -569,7 +298,7 @@ impl Flow {
         })
     }
 
-    fn start(&mut self, call: Turn<Outcome<Released>>, phase: Phase, end: bool) {
+    pub(crate) fn start(&mut self, call: Turn<Outcome<Released>>, phase: Phase, end: bool) {
         match call {
             Turn::Now(outcome) => self.settle(outcome, phase, end),
             Turn::Later(call) => self.state = State::Calling { call, phase, end },
@@ -824,16 +553,6 @@ impl Flow {
 fn is_same(these: &[Bytes], those: &[Bytes]) -> bool {
     these.len() == those.len()
         && these.iter().zip(those).all(|(a, b)| a.as_ptr() == b.as_ptr() && a.len() == b.len())
-}
-
-/// What a paused plugin wants, if it is paused still.
-fn look_at_paused(side: Side, exchange: &mut Exchange, is_paused: bool) -> Released {
-    let ends = exchange.wishes.answer.is_some() || exchange.wishes.close;
-    if !is_paused || ends {
-        return release(side, exchange);
-    }
-    let hold = exchange.wishes.hold.take();
-    Released { is_held: true, wishes: Wishes { hold, ..Wishes::default() }, ..Released::default() }
 }
 
 impl Body for Flow {

@@ -30,6 +30,7 @@ pub(crate) struct Instance {
 }
 
 /// The two interfaces.
+#[allow(clippy::large_enum_variant, reason = "one for an instance, which is megabytes large")]
 enum Guest {
     ProxyWasm(proxy_wasm::Guest),
     Own(own::Guest),

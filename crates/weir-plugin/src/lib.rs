@@ -5,6 +5,7 @@
 //! It must not know the pipeline: what plugins see and change is an exchange
 //! ([`RequestHead`], [`ResponseHead`], bodies), and what the server does for them is [`Services`].
 
+mod at_once;
 mod body;
 mod call;
 mod canary;
@@ -30,6 +31,7 @@ mod machinery;
 mod memory;
 mod module;
 mod own;
+mod passed;
 mod place;
 mod plugin;
 mod policy;
@@ -42,6 +44,7 @@ mod registry;
 mod routes;
 mod services;
 mod shared;
+mod side;
 mod signal;
 mod stats;
 mod store;
@@ -55,6 +58,7 @@ mod trial;
 mod views;
 mod wasi;
 
+pub use at_once::{AtOnce, Glance};
 pub use body::BodyBuffer;
 pub use configured::{Prepared, inspect};
 pub use deploy::{CanaryPlan, Deployed, Deployment};
@@ -64,10 +68,10 @@ pub use exchange::{
     Want, Wishes,
 };
 pub use failure::{Failure, FailureKind};
-pub use flow::{AtOnce, Content, FlowError, Glance, Passed};
 pub use generation::Generation;
 pub use hooks::Hooks;
 pub use module::{Abi, Compiled, Digest, ModuleError, ProxyWasmVersion};
+pub use passed::{Content, FlowError, Passed};
 pub use place::Threads;
 pub use plugin::{Plugin, Totals};
 pub use policy::PolicyEdits;

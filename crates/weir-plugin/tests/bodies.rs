@@ -1,5 +1,6 @@
 //! Bodies on their way through a plugin of Weir's own interface: what it keeps, what it lets pass,
 //! what becomes of them when it fails in the middle.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
