@@ -14,7 +14,7 @@ use crate::error::StartError;
 use crate::live;
 use crate::worker;
 
-/// Looks into the certificates that a configuration names, and starts its plugins, as a start would.
+/// Looks into the certificates that a configuration names, and starts its plugins, as a start does.
 ///
 /// # Errors
 /// The first that cannot be used.

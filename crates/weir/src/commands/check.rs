@@ -42,8 +42,8 @@ pub(super) fn check(check: &Check) -> Result<(), Failure> {
     ))
 }
 
-/// What only a start would notice otherwise: certificates that fit no key, plugins that do not start,
-/// accounts that are not.
+/// What only a start would notice otherwise: certificates that fit no key, plugins that do not
+/// start, accounts that are not.
 fn would_start(config: &Config) -> Result<(), StartError> {
     if !config.plugins.is_empty() {
         // Plugins say there why they refuse their configuration.
