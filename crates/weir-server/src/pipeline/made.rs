@@ -93,16 +93,22 @@ async fn make(
     let file = match found {
         Ok(Found::File(file)) => file,
         Ok(Found::Redirect) => {
-            flight.map(|flight| flight.pass(now_ms));
+            if let Some(flight) = flight {
+                flight.pass(now_ms);
+            }
             return files::redirect_to_directory(ask);
         }
         Ok(Found::Listing(_)) => {
             // Made anew each time anyway.
-            flight.map(|flight| flight.pass(now_ms));
+            if let Some(flight) = flight {
+                flight.pass(now_ms);
+            }
             return files::plain(ask, missed, query).await;
         }
         Err(error) => {
-            flight.map(|flight| flight.fail(Failure::new(error.status(), error.to_string())));
+            if let Some(flight) = flight {
+                flight.fail(Failure::new(error.status(), error.to_string()));
+            }
             return ask.refuse(files::failed(&error), CacheResult::Miss);
         }
     };

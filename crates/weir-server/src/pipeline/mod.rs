@@ -1,5 +1,5 @@
-//! The life of a request, top to bottom: route, admit, plugins, cache, source, plugins, reply. Each stage is a module
-//! with one entry function; this file is the order in which they run.
+//! The life of a request, top to bottom: route, admit, plugins, cache, source, plugins, reply. Each
+//! stage is a module with one entry function; this file is the order in which they run.
 //!
 //! A hit is answered without leaving [`serve`]: no task, no timer, no allocation beyond what the
 //! response's head needs. Everything that may wait is in the future that [`serve`] returns. Plain

@@ -1,0 +1,109 @@
+//! Responses that plugins make, or make necessary.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Response, StatusCode, Version};
+use weir_plugin::{Answer, Failure, FailureKind};
+
+use super::super::content::Content;
+use super::super::refuse::Refusal;
+use super::super::reply;
+use super::request::FRAMING;
+use crate::body::{Content as Body, ReplyBody};
+use crate::record::Record;
+
+/// A plugin's own answer to a request.
+pub(in crate::pipeline) fn answered(
+    record: Record,
+    head: &Parts,
+    content: Option<&Content>,
+    answer: Answer,
+) -> Response<ReplyBody> {
+    let left = content.and_then(Content::client);
+    let leaves_body = left.is_some_and(|body| !hyper::body::Body::is_end_stream(body));
+    if leaves_body {
+        record.connection().socket.set_body_left();
+    }
+    let draining = record.connection().worker.shared.is_draining();
+    let mut response = replaced(Some(record), &head.method, answer);
+    if (leaves_body || draining) && head.version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, reply::CLOSE);
+    }
+    response
+}
+
+/// A plugin's own response.
+pub(super) fn replaced(
+    mut record: Option<Record>,
+    method: &http::Method,
+    answer: Answer,
+) -> Response<ReplyBody> {
+    if let Some(record) = &mut record {
+        record.status = answer.status.as_u16();
+    }
+    let mut headers = answer.headers;
+    for name in &FRAMING {
+        headers.remove(name);
+    }
+    let content = match *method == http::Method::HEAD {
+        true => {
+            headers.insert(header::CONTENT_LENGTH, answer.body.len().into());
+            Body::Empty
+        }
+        false => Body::One(answer.body),
+    };
+    let mut response = Response::new(ReplyBody::new(content, record));
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The plugin wants the client gone.
+pub(in crate::pipeline) fn closed(record: Record, head: &Parts) -> Response<ReplyBody> {
+    let _ = head;
+    closed_late(Some(record))
+}
+
+pub(super) fn closed_late(record: Option<Record>) -> Response<ReplyBody> {
+    if let Some(record) = &record {
+        let socket = &record.connection().socket;
+        socket.reset_on_close(true);
+        socket.set_last();
+    }
+    let mut response = Response::new(ReplyBody::new(Body::Torn, record));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
+}
+
+pub(super) fn failed_late(
+    record: Option<Record>,
+    method: &http::Method,
+    version: Version,
+    failure: &Failure,
+) -> Response<ReplyBody> {
+    let _ = version;
+    replaced(record, method, failed(failure))
+}
+
+/// The answer to a request that cannot do without a plugin that failed.
+pub(super) fn failed(failure: &Failure) -> Answer {
+    let status = match failure.kind {
+        FailureKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let body = format!("{} {reason}: a plugin failed\n", status.as_u16()).into();
+    Answer { status, headers, body, ..Answer::default() }
+}
+
+pub(super) fn refusal(failure: &Failure) -> Refusal {
+    match failure.kind {
+        FailureKind::Unavailable => {
+            Refusal::Source(StatusCode::SERVICE_UNAVAILABLE, "a plugin is not available")
+        }
+        _ => Refusal::Source(StatusCode::INTERNAL_SERVER_ERROR, "a plugin failed"),
+    }
+}

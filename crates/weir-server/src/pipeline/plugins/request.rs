@@ -1,0 +1,141 @@
+//! A request as it is passed from plugin to plugin, and what they may change of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::Uri;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use weir_plugin::{
+    CallBody, Content as Shown, Failure, FailureKind, Passed, RequestHead, Stream, Wishes,
+};
+
+use super::super::client_body::ClientBody;
+use super::super::content::Content;
+use super::Shower;
+use crate::connection::Connection;
+use crate::live::Route;
+
+/// The request as it is passed from plugin to plugin.
+pub(super) struct Request<'a> {
+    pub(super) head: &'a mut Parts,
+    pub(super) authority: String,
+    pub(super) content: &'a mut Option<Content>,
+    pub(super) started: Instant,
+    /// Its content broke off while a plugin was judging it.
+    pub(super) is_torn: bool,
+}
+
+/// Fields that say how a message is framed and what becomes of its connection: Weir's own business
+/// (RFC 9112 §6, RFC 9110 §7.6.1).
+pub(super) const FRAMING: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::TE,
+];
+
+/// Makes these fields what they were.
+pub(super) fn keep(names: &[HeaderName], before: &HeaderMap, after: &mut HeaderMap) {
+    for name in names {
+        after.remove(name);
+        for value in before.get_all(name) {
+            after.append(name, value.clone());
+        }
+    }
+}
+
+impl Request<'_> {
+    /// Shows the request to a plugin and takes over what it changed.
+    pub(super) async fn show(
+        &mut self,
+        connection: &Arc<Connection>,
+        route: &Route,
+        stream: &Stream,
+    ) -> Result<Wishes, Failure> {
+        let head = RequestHead {
+            method: self.head.method.clone(),
+            secure: connection.tls,
+            authority: self.authority.clone(),
+            target: self.head.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned(),
+            version: self.head.version,
+            headers: {
+                let mut headers = self.head.headers.clone();
+                headers.remove(header::HOST);
+                headers
+            },
+        };
+        let shown = match self.content.take() {
+            Some(content) if content.is_end_stream() => {
+                *self.content = Some(content);
+                Shown::None
+            }
+            None => Shown::None,
+            Some(content) if !stream.hooks().sees_request_bodies() => {
+                *self.content = Some(content);
+                Shown::Unseen
+            }
+            Some(Content::Client(body)) => {
+                let (body, verdict) =
+                    ClientBody::new(body, &connection.socket, route.body_size_max);
+                *self.content = Some(Content::Seen(Mutex::new(empty()), verdict));
+                Shown::Shown(BodyExt::boxed_unsync(body))
+            }
+            Some(Content::Seen(body, verdict)) => {
+                *self.content = Some(Content::Seen(Mutex::new(empty()), verdict));
+                Shown::Shown(body.into_inner())
+            }
+        };
+        let is_shown = matches!(shown, Shown::Shown(_));
+        let mut passed = stream.request(Arc::new(Shower(head)), shown).await;
+        if is_shown && let Some(Content::Seen(seen, _)) = self.content {
+            *seen = Mutex::new(passed.body.take().unwrap_or_else(empty));
+        }
+        self.take(passed)
+    }
+
+    /// Takes over what a plugin changed.
+    pub(super) fn take(&mut self, passed: Passed<RequestHead>) -> Result<Wishes, Failure> {
+        self.is_torn |= passed.is_torn;
+        if let Some(failure) = passed.failure {
+            return Err(failure);
+        }
+        if let Some(changed) = passed.head {
+            self.change(changed).map_err(|what| {
+                Failure::new(FailureKind::Protocol, format!("it made the request's {what} invalid"))
+            })?;
+        }
+        Ok(passed.wishes)
+    }
+
+    /// # Errors
+    /// What of the changed head cannot be.
+    pub(super) fn change(&mut self, changed: RequestHead) -> Result<(), &'static str> {
+        let target: PathAndQuery = changed.target.parse().map_err(|_| "target")?;
+        let mut parts = std::mem::take(&mut self.head.uri).into_parts();
+        if parts.authority.is_some() {
+            parts.authority =
+                Some(Authority::try_from(changed.authority.as_str()).map_err(|_| "authority")?);
+        }
+        parts.path_and_query = Some(target);
+        self.head.uri = Uri::from_parts(parts).map_err(|_| "target")?;
+        let mut headers = changed.headers;
+        keep(&FRAMING, &self.head.headers, &mut headers);
+        if !changed.authority.is_empty() {
+            let host = HeaderValue::from_str(&changed.authority).map_err(|_| "authority")?;
+            headers.insert(header::HOST, host);
+        }
+        self.authority = changed.authority;
+        self.head.method = changed.method;
+        self.head.headers = headers;
+        Ok(())
+    }
+}
+
+fn empty() -> CallBody {
+    http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
