@@ -1,5 +1,6 @@
 //! Plugins' lines in the server's log, no more than their budget a second.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -83,7 +84,7 @@ pub(crate) fn say(environment: &Environment, level: Level, text: &[u8]) {
     let Some(unsaid) = environment.log.take() else { return };
     let cut = &text[..text.len().min(LINE_BYTES_MAX)];
     let text = String::from_utf8_lossy(cut);
-    let text = text.trim_end_matches('\n');
+    let text = visible(text.trim_end_matches('\n'));
     let (plugin, generation) = (environment.name.as_str(), environment.generation);
     // A field only where there is something to tell.
     let unsaid = (unsaid > 0).then_some(unsaid);
@@ -93,5 +94,37 @@ pub(crate) fn say(environment: &Environment, level: Level, text: &[u8]) {
         Level::Info => tracing::info!(plugin, generation, unsaid, "{text}"),
         Level::Warn => tracing::warn!(plugin, generation, unsaid, "{text}"),
         Level::Error | Level::Critical => tracing::error!(plugin, generation, unsaid, "{text}"),
+    }
+}
+
+/// One line, that no terminal obeys: plugins log what clients sent.
+fn visible(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c == '\t' || !c.is_control();
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match is_plain(c) {
+            true => shown.push(c),
+            false => shown.extend(c.escape_default()),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_plugin_logs_is_one_line() {
+        for (text, expect) in [
+            ("a\tb \u{e4}", "a\tb \u{e4}"),
+            ("one\nERROR forged", "one\\nERROR forged"),
+            ("\r\u{1b}[2J\u{9b}", "\\r\\u{1b}[2J\\u{9b}"),
+        ] {
+            assert_eq!(visible(text), expect, "{text:?}");
+        }
     }
 }

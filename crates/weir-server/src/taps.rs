@@ -31,7 +31,7 @@ pub(crate) async fn open(connection: &Connection, chain: &Chain) -> Option<Taps>
         match Tap::open(&generation, connection.worker.index, facts).await {
             Ok(tap) => taps.extend(tap),
             Err(cause) => {
-                tracing::debug!(client = ?connection.client, %cause, "connection ended");
+                tracing::debug!(client = ?connection.client, cause = cause.to_string(), "connection ended");
                 return None;
             }
         }
@@ -68,7 +68,7 @@ impl Taps {
             tap.closed(Way::Upstream, false).await;
         }
         for cause in [down, up].into_iter().filter_map(Result::err) {
-            tracing::debug!(client = ?connection.client, %cause, "connection ended");
+            tracing::debug!(client = ?connection.client, cause = cause.to_string(), "connection ended");
         }
     }
 }
