@@ -31,7 +31,7 @@ pub(crate) async fn open(connection: &Connection, chain: &Chain) -> Option<Taps>
         match Tap::open(&generation, connection.worker.index, facts).await {
             Ok(tap) => taps.extend(tap),
             Err(cause) => {
-                tracing::debug!(client = ?connection.client, cause = cause.to_string(), "connection ended");
+                ended(connection, &cause);
                 return None;
             }
         }
@@ -68,9 +68,15 @@ impl Taps {
             tap.closed(Way::Upstream, false).await;
         }
         for cause in [down, up].into_iter().filter_map(Result::err) {
-            tracing::debug!(client = ?connection.client, cause = cause.to_string(), "connection ended");
+            ended(&connection, &cause);
         }
     }
+}
+
+/// Tells that a connection was ended; the cause as a text, whose lines are escaped.
+fn ended(connection: &Connection, cause: &dyn std::error::Error) {
+    let cause = cause.to_string();
+    tracing::debug!(client = ?connection.client, cause, "connection ended");
 }
 
 /// Passes bytes on, one way.

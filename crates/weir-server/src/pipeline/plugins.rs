@@ -381,7 +381,8 @@ impl<H: Send + Sync> Lend<H> for Shower<H> {
 /// Said once a failure already, where it happened.
 fn skipped(plugin: &str, failure: &Failure) {
     // As a text, whose lines are escaped.
-    tracing::debug!(plugin, failure = failure.to_string(), "the request goes on without the plugin");
+    let why = || failure.to_string();
+    tracing::debug!(plugin, failure = why(), "the request goes on without the plugin");
 }
 
 fn hash(bytes: &[u8]) -> u64 {
