@@ -9,7 +9,6 @@ mod pointers;
 mod properties;
 mod sdks;
 mod sharing;
-mod speed;
 mod start;
 
 use crate::test_support::Bench;

@@ -99,9 +99,3 @@ fn limits_are_told() {
         assert!(SPECIFICATION.contains(&row), "{row}");
     }
 }
-
-#[test]
-#[ignore = "prints the table for the specification"]
-fn print_the_table() {
-    OPS.iter().for_each(|spec| println!("{}", row(spec)));
-}

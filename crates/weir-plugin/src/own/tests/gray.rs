@@ -1,15 +1,9 @@
-//! The example that is measured: the transcoder, in Rust and in C, as modules that are deployed.
+//! The transcoder, in Rust and in C, as modules that are deployed. What it costs is measured by
+//! weir-lab.
 
 use std::path::Path;
-use std::time::Instant;
 
 use super::*;
-use crate::limits::PIECE_BYTES_MAX;
-
-/// The same code, compiled for this machine.
-#[path = "../../../../../plugins/gray-rust/src/gray.rs"]
-#[allow(dead_code, unreachable_pub, reason = "a file of another package")]
-mod native;
 
 const MODULES: [&str; 2] = ["gray-rust.wasm", "gray-c.wasm"];
 
@@ -106,53 +100,5 @@ fn what_is_no_picture_is_left_alone() {
         // A picture that is cut off ends with its last whole pixel.
         let cut = &colour[..colour.len() - 1];
         assert_eq!(through(&mut puppet, cut, 10, true), grey[..grey.len() - 1], "{module}");
-    }
-}
-
-#[test]
-#[ignore = "a measurement: cargo test --release -p weir-plugin own::tests::gray -- --ignored --nocapture"]
-fn isolated_and_native() {
-    let (colour, _) = picture(1100, 1000);
-    let body = Bytes::from(colour);
-    let header = body.len() - 3_300_000;
-    let best = |mut run: Box<dyn FnMut()>| {
-        let round = |_| {
-            let began = Instant::now();
-            run();
-            began.elapsed().as_secs_f64() * 1e6
-        };
-        (0..201).map(round).skip(1).fold(f64::MAX, f64::min)
-    };
-    for size in [16 << 10, 64 << 10, 128 << 10, PIECE_BYTES_MAX] {
-        let pixels = body.slice(header..);
-        let native = best(Box::new(move || {
-            let mut out: Vec<Bytes> = Vec::new();
-            for piece in pixels.chunks(size / 48 * 48) {
-                let mut grey = vec![0; piece.len() / 3];
-                native::transcode(piece, &mut grey);
-                out.push(grey.into());
-            }
-            std::hint::black_box(out);
-        }));
-        println!("pieces of {} KiB: native {native:.0} µs", size >> 10);
-        for module in MODULES {
-            let mut puppet = transcoder(module);
-            let body = body.clone();
-            let isolated = best(Box::new(move || {
-                let exchange = puppet.exchange();
-                exchange.note = 0;
-                let mut out: Vec<Bytes> = Vec::new();
-                let mut at = 0;
-                while at < body.len() {
-                    let end = (at + size).min(body.len());
-                    puppet.exchange().response_body.push(body.slice(at..end));
-                    puppet.run(Phase::ResponseBody, end == body.len()).unwrap();
-                    out.extend(puppet.exchange().response_body.take());
-                    at = end;
-                }
-                std::hint::black_box(out);
-            }));
-            println!("    {module} {isolated:.0} µs, {:.2} of native", isolated / native);
-        }
     }
 }

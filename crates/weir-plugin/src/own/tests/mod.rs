@@ -5,7 +5,6 @@ mod gray;
 mod held;
 mod hooks;
 mod imports;
-mod speed;
 
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
