@@ -27,7 +27,8 @@ pub(super) const UNSAFE_CRATES: &[(&str, &str)] = &[
     ("weir-arena", "shared memory"),
     ("weir-net", "socket calls that no library wraps"),
     ("weir-kernel", "bpf(2)"),
-    ("weir-plugin", "memory shared with the engine"),
+    ("weir-plugin", "loading code that was compiled before"),
+    ("weir-plugin-sdk", "memory shared with the host, from within the sandbox"),
 ];
 
 /// All checks of one source file.
