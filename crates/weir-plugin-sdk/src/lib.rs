@@ -21,7 +21,10 @@
 //!
 //!     fn on_request(&mut self, frame: &Frame<'_>, edits: &mut Edits) {
 //!         if frame.request().text("x-word") != Some(&self.word) {
-//!             edits.answer(403).field("content-type", "text/plain").body(b"not without the word\n");
+//!             edits
+//!                 .answer(403)
+//!                 .field("content-type", "text/plain")
+//!                 .body(b"not without the word\n");
 //!         }
 //!     }
 //! }

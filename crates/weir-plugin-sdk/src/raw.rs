@@ -113,8 +113,8 @@ mod guest {
 
     /// A buffer's content, while a hook runs.
     fn content(kind: usize) -> &'static [u8] {
-        // SAFETY: words are bytes. The host writes into frames and bodies, and asks for others, only
-        // between hooks, and `Frame` does not outlive one.
+        // SAFETY: words are bytes. The host writes into frames and bodies, and asks for others,
+        // only between hooks, and `Frame` does not outlive one.
         unsafe {
             let buffer = &(&*BUFFERS.0.get())[kind];
             core::slice::from_raw_parts(buffer.as_ptr().cast(), buffer.len() * 8)

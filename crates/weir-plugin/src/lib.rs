@@ -1,6 +1,6 @@
 //! The plugin host: sandboxed code of operators, run on every request at the cost of a function
-//! call. A plugin is a WebAssembly module that speaks proxy-wasm or Weir's own interface; this crate
-//! checks, compiles, instantiates, limits and watches it, and replaces it while requests run.
+//! call. A plugin is a WebAssembly module that speaks proxy-wasm or Weir's own interface; this
+//! crate checks, compiles, instantiates, limits and watches it, and replaces it while requests run.
 //!
 //! It must not know the pipeline: what plugins see and change is an exchange
 //! ([`RequestHead`], [`ResponseHead`], bodies), and what the server does for them is [`Services`].

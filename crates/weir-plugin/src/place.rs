@@ -99,7 +99,8 @@ pub(crate) struct Slot {
     place: usize,
     instance: Mutex<Option<Box<Instance>>>,
     /// Changed under the lock only. Read without it: a call on a low-priority thread holds the lock
-    /// for as long as it takes, and a worker that looks where to send the next must not wait for it.
+    /// for as long as it takes, and a worker that looks where to send the next must not wait for
+    /// it.
     is_filled: AtomicBool,
     on_failure: OnFailure,
 }

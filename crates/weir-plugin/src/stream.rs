@@ -2,8 +2,9 @@
 //! which thread, and what becomes of it when the plugin fails.
 //!
 //! On Weir's own interface the exchange travels: it visits whichever instance is best for the call,
-//! so that a long call leaves the worker by itself. On proxy-wasm a request is bound to the instance
-//! that created its context; a plugin with long calls gets its requests on the long threads whole.
+//! so that a long call leaves the worker by itself. On proxy-wasm a request is bound to the
+//! instance that created its context; a plugin with long calls gets its requests on the long
+//! threads whole.
 
 use std::cell::Cell;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! Edit lists, decoded: bytes in, typed records or the first mistake out. Knows nothing of requests;
-//! whether an edit is in its place is decided in [`super::changes`].
+//! Edit lists, decoded: bytes in, typed records or the first mistake out. Knows nothing of
+//! requests; whether an edit is in its place is decided in [`super::changes`].
 
 use super::ops::{Op, Shape, Spec};
 use crate::memory;
@@ -284,7 +284,9 @@ mod tests {
                 prop_assert_eq!(edit.op(), spec.op);
                 prop_assert_eq!(edit.name, if spec.named { &name[..] } else { &[] });
                 match spec.value {
-                    Shape::Bytes if *elsewhere => prop_assert_eq!(edit.bytes(), &memory[..value.len()]),
+                    Shape::Bytes if *elsewhere => {
+                        prop_assert_eq!(edit.bytes(), &memory[..value.len()]);
+                    }
                     Shape::Bytes => prop_assert_eq!(edit.bytes(), &value[..]),
                     Shape::U32 | Shape::U64 => prop_assert_eq!(edit.number(), 1),
                     Shape::Span => prop_assert_eq!(edit.value, Value::Span(1, 0)),

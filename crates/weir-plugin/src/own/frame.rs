@@ -270,7 +270,8 @@ mod tests {
             };
             let needed = bytes_needed(&content);
             let mut buffer = vec![0; needed];
-            prop_assert_eq!(lay_out(&mut buffer[..needed - 1], BASE, &content), Err(TooSmall(needed)));
+            let short = lay_out(&mut buffer[..needed - 1], BASE, &content);
+            prop_assert_eq!(short, Err(TooSmall(needed)));
             prop_assert_eq!(lay_out(&mut buffer, BASE, &content), Ok(()));
             prop_assert_eq!(text(&buffer, 40), target.as_bytes());
             let mut at = FRAME_BYTES;

@@ -1,5 +1,5 @@
-//! The guest's side: its buffers and its hooks. A hook is one call: the frame is laid out, the guest
-//! runs, and the edits that it returns are read and applied.
+//! The guest's side: its buffers and its hooks. A hook is one call: the frame is laid out, the
+//! guest runs, and the edits that it returns are read and applied.
 
 use wasmtime::{Instance, Memory, Store, TypedFunc};
 

@@ -84,6 +84,8 @@ const FIELDS: HookSet =
     HookSet::of(&[Request, RequestTrailers, Lookup, Miss, Store, Response, ResponseTrailers]);
 const LINE: HookSet = HookSet::of(&[Request, Miss]);
 const BODIES: HookSet = HookSet::of(&[RequestBody, ResponseBody]);
+const TRAILERS: HookSet =
+    HookSet::of(&[RequestBody, RequestTrailers, ResponseBody, ResponseTrailers]);
 
 #[rustfmt::skip] // A table.
 pub(crate) const OPS: &[Spec] = &[
@@ -119,7 +121,7 @@ pub(crate) const OPS: &[Spec] = &[
         .means("freshness lifetime in milliseconds"),
     row(Op::Upstream, "UPSTREAM", false, Shape::Bytes, LINE)
         .means("send the request to the upstream of this name"),
-    row(Op::Trailer, "TRAILER", true, Shape::Bytes, HookSet::of(&[RequestBody, RequestTrailers, ResponseBody, ResponseTrailers])).answer()
+    row(Op::Trailer, "TRAILER", true, Shape::Bytes, TRAILERS).answer()
         .means("one more line of the trailer section"),
     row(Op::Close, "CLOSE", false, Shape::Nothing, ANYWHERE)
         .means("end the connection (HTTP/2: the stream) without an answer"),

@@ -1,5 +1,5 @@
-//! Shows the guest what its hooks are about: pieces of bodies in its body buffer, everything else in
-//! its frame buffer.
+//! Shows the guest what its hooks are about: pieces of bodies in its body buffer, everything else
+//! in its frame buffer.
 
 use wasmtime::Store;
 

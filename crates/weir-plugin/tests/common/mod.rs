@@ -166,7 +166,8 @@ pub(crate) fn store_block(store: &Path) -> String {
 pub(crate) fn config(blocks: &str, lines: &str) -> weir_config::Config {
     let text = format!(
         "{blocks}\nsite \"a.example\" {{\n listen \"127.0.0.1:0\"\n\
-         route \"/*\" {{\n respond \"\"\n {lines}\n }}\n route \"/b/*\" {{\n respond \"\"\n }}\n}}\n"
+         route \"/*\" {{\n respond \"\"\n {lines}\n }}\n\
+         route \"/b/*\" {{\n respond \"\"\n }}\n}}\n"
     );
     weir_config::parse("test.kdl", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }

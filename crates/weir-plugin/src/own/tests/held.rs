@@ -17,7 +17,8 @@ fn caller(on_call: &str) -> String {
            (func (export "weir_on_request") (param $frame i32) (result i64)
                (if (i32.and (i32.load offset=4 (local.get $frame)) (i32.const 32))
                    (then (return (i64.const 0))))
-               (i32.store (i32.const 512) (call $call (i32.const {at}) (i32.const {len}) (i32.const 0)))
+               (i32.store (i32.const 512)
+                   (call $call (i32.const {at}) (i32.const {len}) (i32.const 0)))
                (i64.const {hold_result}))
            (data (i32.const {at}) "{data}") (data (i32.const {hold_at}) "{hold_data}")
            {on_call}"#

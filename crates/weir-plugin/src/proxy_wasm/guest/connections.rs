@@ -1,5 +1,5 @@
-//! Callbacks for connections that are not HTTP, for foreign functions of the server, and for the end
-//! of the plugin.
+//! Callbacks for connections that are not HTTP, for foreign functions of the server, and for the
+//! end of the plugin.
 #![allow(dead_code, reason = "Weir passes no such connections yet; the tests do")]
 
 use wasmtime::Store;
