@@ -1,6 +1,7 @@
 //! The out-of-process extension of P3: an agent of HAProxy's stream processing offload protocol
-//! (SPOP 2.0, `doc/SPOE.txt` of HAProxy) that does nothing but say that it has seen the request. It
-//! answers all that it reads at once with one write, so that it costs as little as such an agent can.
+//! (SPOP 2.0, `doc/SPOE.txt` of HAProxy) that does nothing but say that it has seen the request.
+//! It answers all that it reads at once with one write, so that it costs as little as such an agent
+//! can.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,8 +27,8 @@ mod kind {
     pub(super) const ACK: u8 = 103;
 }
 
-/// Serves agents' connections on a Unix socket until the process ends. A thread for each, as HAProxy
-/// opens only a few.
+/// Serves agents' connections on a Unix socket until the process ends. A thread for each, as
+/// HAProxy opens only a few.
 ///
 /// # Errors
 /// When it cannot listen.

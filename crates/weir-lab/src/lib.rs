@@ -1,7 +1,7 @@
 //! weir-lab repeats the experiments that Weir's design rests on: it starts the contenders, drives
 //! load, accounts CPU time and memory from `/proc`, interleaves rounds and writes tables, JSON and
-//! figures. Weir is one contender among others, started by its binary and a configuration file; only
-//! what plugins cost by themselves is measured in the lab's own process (`local`).
+//! figures. Weir is one contender among others, started by its binary and a configuration file;
+//! only what plugins cost by themselves is measured in the lab's own process (`local`).
 
 pub mod agent;
 pub mod app;

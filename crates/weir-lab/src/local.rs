@@ -1,5 +1,5 @@
-//! Weir's plugin host in the lab's own process, without a server: what a plugin costs by itself. The
-//! calling thread is the one worker.
+//! Weir's plugin host in the lab's own process, without a server: what a plugin costs by itself.
+//! The calling thread is the one worker.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

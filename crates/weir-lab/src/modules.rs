@@ -1,5 +1,5 @@
-//! The plugins of the experiments: empty ones, which the lab keeps as text, and the transcoder, which
-//! `cargo xtask plugins` builds.
+//! The plugins of the experiments: empty ones, which the lab keeps as text, and the transcoder,
+//! which `cargo xtask plugins` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::documents::document;
 use crate::error::{Doing, Result};
 
-/// The folders of the pictures below the document root: one that is served as it is, and one for the
-/// transcoder.
+/// The folders of the pictures below the document root: one that is served as it is, and one for
+/// the transcoder.
 pub const FOLDERS: [&str; 2] = ["colour", "grey"];
 /// Its type.
 pub const TYPE: &str = "image/x-portable-pixmap";

@@ -1,6 +1,6 @@
 //! A wrapper of rustc for cargo. Cargo tells a crate apart from others by a hash of where it lies,
-//! if that is outside the workspace, as the SDK is; and the compiler puts functions in an order that
-//! depends on it. Package and version tell apart as well, and are the same everywhere.
+//! if that is outside the workspace, as the SDK is; and the compiler puts functions in an order
+//! that depends on it. Package and version tell apart as well, and are the same everywhere.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! P1: what it costs to enter and leave an empty plugin: by itself, in the lab's own process, and in
-//! servers, where it is the CPU that a request takes more than without.
+//! P1: what it costs to enter and leave an empty plugin: by itself, in the lab's own process, and
+//! in servers, where it is the CPU that a request takes more than without.
 
 use std::hint::black_box;
 use std::time::Instant;

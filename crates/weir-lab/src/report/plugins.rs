@@ -1,5 +1,5 @@
-//! The tables of the experiments with plugins: what was timed by itself, what an extension adds to a
-//! server, and latency and replies over the rate of requests.
+//! The tables of the experiments with plugins: what was timed by itself, what an extension adds to
+//! a server, and latency and replies over the rate of requests.
 
 use super::table::{cell, line, row, table};
 use super::{label, size_label};
