@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -54,20 +55,28 @@ impl Taps {
         let (from_client, to_client) = split(stream);
         let (from_server, to_server) = split(far);
         let taps = Mutex::new(self.0);
-        let bytes = async {
-            tokio::join!(
-                pass(&taps, Way::Downstream, from_client, to_server),
-                pass(&taps, Way::Upstream, from_server, to_client),
-            )
+        let mut from = pin!(pass(&taps, Way::Downstream, from_client, to_server));
+        let mut to = pin!(pass(&taps, Way::Upstream, from_server, to_client));
+        let mut http = pin!(connection::serve_bytes(near, Arc::clone(&connection)));
+        let mut by_peer = false;
+        let mut is_served = false;
+        let end = loop {
+            tokio::select! {
+                // HTTP has ended the connection, and all that it said has left.
+                end = &mut to => break end,
+                end = &mut from, if !by_peer => match end {
+                    // What was asked is still answered.
+                    Ok(()) => by_peer = true,
+                    failed => break failed,
+                },
+                () = &mut http, if !is_served => is_served = true,
+            }
         };
-        let http = connection::serve_bytes(near, Arc::clone(&connection));
-        let ((down, up), ()) = tokio::join!(bytes, http);
         for tap in &mut *taps.lock().await {
-            // Whoever ends its own side first has closed.
-            tap.closed(Way::Downstream, down.is_ok()).await;
+            tap.closed(Way::Downstream, by_peer).await;
             tap.closed(Way::Upstream, false).await;
         }
-        for cause in [down, up].into_iter().filter_map(Result::err) {
+        if let Err(cause) = end {
             ended(&connection, &cause);
         }
     }

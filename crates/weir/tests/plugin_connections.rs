@@ -78,7 +78,8 @@ fn bytes_from_the_client_are_held_until_there_are_enough() {
     let (_weir, address) = start(&format!(
         r#"{PROXY_WASM}
         (func (export "proxy_on_downstream_data") (param i32 i32 i32) (result i32)
-          (i32.lt_u (local.get 1) (i32.const 30)))"#
+          (if (i32.ge_u (local.get 1) (i32.const 30)) (then (global.set $held (i32.const 1))))
+          (i32.eqz (global.get $held)))"#
     ));
     let mut stream = connect(address);
     for part in REQUEST.chunks(9) {
