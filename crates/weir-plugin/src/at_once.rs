@@ -1,5 +1,5 @@
-//! Quick looks: a head is shown to a plugin at once, and if the plugin lets it pass as it is, that is
-//! all. Where there is more to it, the flow goes on from there.
+//! Quick looks: a head is shown to a plugin at once, and if the plugin lets it pass as it is, that
+//! is all. Where there is more to it, the flow goes on from there.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Plugins on the fast path: a plain request is shown to them as far as that goes without waiting and
-//! without a change; where it does not, the full path goes on from there.
+//! Plugins on the fast path: a plain request is shown to them as far as that goes without waiting
+//! and without a change; where it does not, the full path goes on from there.
 
 use std::pin::Pin;
 use std::sync::Arc;
