@@ -1,5 +1,5 @@
-//! The admin API: health, metrics, status, purge, reload, plugins. JSON over HTTP/1.1 on a listener of its
-//! own, which is loopback or a Unix-domain socket unless the operator insists otherwise.
+//! The admin API: health, metrics, status, purge, reload, plugins. JSON over HTTP/1.1 on a listener
+//! of its own, which is loopback or a Unix-domain socket unless the operator insists otherwise.
 
 mod handle;
 mod plugins;

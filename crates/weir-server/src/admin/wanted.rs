@@ -184,7 +184,8 @@ mod tests {
     fn everything_can_be_said_in_a_url() {
         let deployment = parse(
             "config=%7B%22a%22:+1%7D&route=shop.example/i%2F*&route=/b&at=fill&canary=5%25&for=60s\
-             &cpu=5ms&memory=16MiB&on-failure=fail&allow-upstream=a&allow-upstream=b&allow-cache=true",
+             &cpu=5ms&memory=16MiB&on-failure=fail&allow-upstream=a&allow-upstream=b\
+             &allow-cache=true",
         );
         let deployment = deployment.unwrap();
         assert_eq!(deployment.config.as_deref(), Some("{\"a\": 1}"));

@@ -74,8 +74,8 @@ fn states(page: &mut Page, all: &[Metered]) {
     }
 }
 
-/// The metrics that plugins define: one family for each kind, their names in a label, since they may
-/// have characters that names of metrics may not.
+/// The metrics that plugins define: one family for each kind, their names in a label, since they
+/// may have characters that names of metrics may not.
 fn defined(page: &mut Page, all: &[Metered]) {
     let mut readings = Vec::new();
     for metered in all {
