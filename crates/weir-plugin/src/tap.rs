@@ -215,7 +215,7 @@ impl Stream {
     /// Shows a new connection.
     async fn connection(&self) -> Result<crate::exchange::Wishes, Failure> {
         if !self.generation().is_bound() {
-            return self.consult(Phase::Connection, |_| ()).await.map(|(wishes, _)| wishes);
+            return self.consult(Phase::Connection, |_| ()).await.map(|released| released.wishes);
         }
         if !self.has(Phase::Connection) {
             return Ok(Default::default());

@@ -124,7 +124,7 @@ impl Query {
             (weir_config::Pattern::Prefix(prefix), true) => prefix.as_str(),
             _ => "",
         };
-        let path = weir_http::path::normalise(&ask.target.path)?;
+        let path = weir_http::path::normalise(ask.target.source_path())?;
         // A path that cannot name a file names none; that is no fault of the client's.
         let relative = path.relative(prefix).map_err(|_| Refusal::NotFound)?;
         let accept: Vec<&[u8]> =
@@ -135,7 +135,7 @@ impl Query {
             trailing_slash: path.is_directory(),
             accepted: missed.accepted,
             listing: ListingFormat::from_accept(&accept.join(&b", "[..])),
-            shown_path: ask.target.path.clone(),
+            shown_path: ask.target.source_path().to_owned(),
             cache_control: source.cache_control.clone(),
             workers: ask.connection().worker.shared.workers,
             plain_key: plain_key(ask),

@@ -17,7 +17,8 @@ pub(super) fn answer(ask: Ask) -> Response<ReplyBody> {
     let mut headers = HeaderMap::new();
     let (status, body) = match &ask.route.source {
         Source::Redirect { status, location } => {
-            let location = fill_in(location, &ask.target, ask.head.uri.query());
+            let location =
+                fill_in(location, &ask.target, ask.target.source_head(&ask.head).uri.query());
             match HeaderValue::from_str(&location) {
                 Ok(value) => headers.insert(header::LOCATION, value),
                 Err(_) => return ask.refuse(Refusal::NotFound, CacheResult::None),
@@ -71,6 +72,7 @@ mod tests {
             undefined_content: false,
             variant: 0,
             upstream: None,
+            instead: None,
         };
         let check = |template: &str, expected: &str| {
             assert_eq!(fill_in(template, &target, Some("x=1")), expected);

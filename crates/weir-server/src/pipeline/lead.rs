@@ -137,6 +137,7 @@ async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked
         return Err(Unasked::Refused(Refusal::NotFound));
     };
     let Leading { connection, route, head, target, stale, passage } = leading;
+    let head = target.source_head(head);
     let headers = head.headers.clone();
     let mut outgoing = forward::outgoing(connection, route, source, head, headers, target)
         .map_err(Unasked::Refused)?;

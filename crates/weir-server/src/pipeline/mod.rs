@@ -80,6 +80,44 @@ pub(crate) struct Target {
     variant: u64,
     /// The upstream that plugins have chosen.
     upstream: Option<Arc<Group>>,
+    /// What plugins have the source asked instead of what was looked up; `authority`, `forward` and
+    /// `undefined_content` are of this.
+    instead: Option<Arc<Instead>>,
+}
+
+/// What the source is asked instead of what was looked up.
+#[derive(Debug)]
+struct Instead {
+    head: Parts,
+    /// Path in its one form.
+    path: String,
+}
+
+impl Target {
+    /// Changes what the source is asked, and nothing about what it is stored as.
+    ///
+    /// # Errors
+    /// The refusal to answer with: a head that a client's could not be either.
+    fn ask_instead(&mut self, mut head: Parts, route: &Arc<Route>) -> Result<(), route::Unrouted> {
+        let asked = route::keep(&head, route)?.into_target(&head.uri);
+        self.authority = asked.authority;
+        self.forward = asked.forward;
+        self.undefined_content = asked.undefined_content;
+        // An upgrade is the client's own.
+        head.extensions.clear();
+        self.instead = Some(Arc::new(Instead { head, path: asked.path }));
+        Ok(())
+    }
+
+    /// The path that the source is asked for, in its one form.
+    fn source_path(&self) -> &str {
+        self.instead.as_ref().map_or(&self.path, |instead| &instead.path)
+    }
+
+    /// The head that the source is asked with; `head` is the one that was looked up.
+    fn source_head<'a>(&'a self, head: &'a Parts) -> &'a Parts {
+        self.instead.as_ref().map_or(head, |instead| &instead.head)
+    }
 }
 
 /// Answers one request. Without `body` it has no content and comes by the fast lane, whose fast
@@ -157,7 +195,7 @@ async fn proceed(
 ) -> Response<ReplyBody> {
     let live = connection.worker.shared.live.load_full();
     let found = route::again(&live, connection, &head, &route, &passage.wishes);
-    let (mut routed, route) = match found {
+    let (routed, route) = match found {
         Ok(routed) => {
             let route = Arc::clone(routed.route);
             (routed, route)
@@ -175,7 +213,7 @@ async fn proceed(
             Found::Missed(missed) => missed,
             Found::Fresh(object) => match passage.hit(&object, now_ms).await {
                 plugins::Word::Answer(answer) => {
-                    return plugins::answered(record, &head, body.as_ref(), answer);
+                    return plugins::answered(record, &head, body.as_ref(), *answer);
                 }
                 plugins::Word::Close => return plugins::closed(record, &head),
                 plugins::Word::Validate => Missed::outdated(&routed, connection, object),
@@ -199,16 +237,25 @@ async fn proceed(
             },
         },
     };
-    match passage.miss().await {
-        plugins::Word::Answer(answer) => {
-            return plugins::answered(record, &head, body.as_ref(), answer);
+    let instead = match passage.miss(connection, &head, routed.authority).await {
+        plugins::Missing::GoOn(instead) => instead,
+        plugins::Missing::Answer(answer) => {
+            return plugins::answered(record, &head, body.as_ref(), *answer);
         }
-        plugins::Word::Close => return plugins::closed(record, &head),
-        plugins::Word::Pass => missed = Missed::passed(),
-        plugins::Word::Validate | plugins::Word::GoOn => {}
+        plugins::Missing::Close => return plugins::closed(record, &head),
+    };
+    let mut target = routed.into_target(&head.uri);
+    target.upstream = instead.upstream;
+    if let Some(changed) = instead.head {
+        if changed.method != head.method {
+            // What another method is answered is not what this one's answer is stored as.
+            missed = Missed::passed();
+        }
+        if let Err(route::Unrouted { refusal, .. }) = target.ask_instead(*changed, &route) {
+            let client = body.as_ref().and_then(Content::client);
+            return refuse::refuse(refusal, record, &head, client);
+        }
     }
-    routed.upstream = passage.wishes.upstream.clone();
-    let target = routed.into_target(&head.uri);
     let (passage, now) = (Some(Arc::clone(passage)), SystemTime::now());
     source(Ask { record, route, head, body, passage, target, now }, missed).wait().await
 }

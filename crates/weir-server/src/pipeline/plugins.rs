@@ -90,16 +90,31 @@ pub(super) enum Word {
     Validate,
     /// The cache is left alone.
     Pass,
-    Answer(Answer),
+    Answer(Box<Answer>),
     /// The client is to be gone.
     Close,
+}
+
+/// What plugins say to a request that nothing stored answers.
+pub(super) enum Missing {
+    GoOn(Instead),
+    Answer(Box<Answer>),
+    /// The client is to be gone.
+    Close,
+}
+
+/// What the source is asked, where that is not what was looked up.
+pub(super) struct Instead {
+    /// The head, if they changed it.
+    pub(super) head: Option<Box<Parts>>,
+    pub(super) upstream: Option<Arc<Group>>,
 }
 
 impl Word {
     fn of(stream: &Stream, wishes: Result<Wishes, Failure>) -> Word {
         let generation = stream.generation();
         match wishes {
-            Ok(Wishes { answer: Some(answer), .. }) => Word::Answer(answer),
+            Ok(Wishes { answer: Some(answer), .. }) => Word::Answer(Box::new(answer)),
             Ok(wishes) if wishes.close => Word::Close,
             Ok(wishes) if wishes.cache.pass => Word::Pass,
             Ok(wishes) if wishes.cache.validate => Word::Validate,
@@ -108,14 +123,14 @@ impl Word {
                 skipped(generation.name(), &failure);
                 Word::GoOn
             }
-            Err(failure) => Word::Answer(failed(&failure)),
+            Err(failure) => Word::Answer(Box::new(failed(&failure))),
         }
     }
 }
 
 /// How the plugins ended a request.
 enum End {
-    Answered(Answer),
+    Answered(Box<Answer>),
     Closed,
     /// The request's content broke off before they had judged it.
     Torn,
@@ -143,7 +158,7 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
     let (method, version) = (head.method.clone(), head.version);
     let response = match passed {
         Ok(()) => super::proceed(&connection, record, route, head, content, &passage).await,
-        Err(End::Answered(answer)) => answered(record, &head, content.as_ref(), answer),
+        Err(End::Answered(answer)) => answered(record, &head, content.as_ref(), *answer),
         Err(End::Closed) => closed(record, &head),
         Err(End::Torn) => {
             let is_too_large = content.as_ref().is_some_and(Content::is_too_large);
@@ -194,7 +209,7 @@ impl Passage {
             if request.is_torn {
                 return Err(End::Torn);
             }
-            self.add(connection, Step { stream, at: link.at }, wishes).await?;
+            self.add(connection, Step { stream, at: link.at }, wishes, request).await?;
         }
         if self.changes_response_bodies() {
             // The plugin sees the whole; a part of what it makes of that cannot be told beforehand.
@@ -210,6 +225,7 @@ impl Passage {
         connection: &Connection,
         step: Step,
         wishes: Result<Wishes, Failure>,
+        request: &mut Request<'_>,
     ) -> Result<(), End> {
         let stream = step.stream.clone();
         let generation = stream.generation();
@@ -227,7 +243,11 @@ impl Passage {
         if !generation.hooks().looks_up() {
             return Ok(());
         }
-        match stream.lookup().await {
+        let looked = stream.lookup(Arc::new(Shower(request.lent(connection.tls)))).await;
+        let taken = looked.and_then(|(wishes, changed)| {
+            changed.map_or(Ok(()), |changed| request.change(changed)).map(|()| wishes)
+        });
+        match taken {
             Ok(wishes) => self.take(connection, wishes),
             Err(failure) if policy == OnFailure::Pass => {
                 skipped(generation.name(), &failure);
@@ -249,13 +269,13 @@ impl Passage {
             Pending::Failed(failure) => return Err(End::Failed(failure)),
         };
         let wishes = request.take(passed);
-        self.add(connection, step, wishes).await
+        self.add(connection, step, wishes, request).await
     }
 
     /// Takes over what a plugin wishes.
     fn take(&mut self, connection: &Connection, wishes: Wishes) -> Result<(), End> {
         if let Some(answer) = wishes.answer {
-            return Err(End::Answered(answer));
+            return Err(End::Answered(Box::new(answer)));
         }
         if wishes.close {
             return Err(End::Closed);
@@ -267,10 +287,8 @@ impl Passage {
         self.wishes.validate |= wishes.cache.validate;
         self.wishes.reroute |= wishes.reroute;
         if let Some(name) = wishes.upstream {
-            // The host has checked that there is one; a reload may have taken it away since.
-            let group = connection.worker.shared.live.load().groups.get(&name).cloned();
             self.wishes.variant ^= hash(name.as_bytes());
-            self.wishes.upstream = group;
+            self.wishes.upstream = upstream(connection, &name);
         }
         Ok(())
     }
@@ -316,15 +334,43 @@ impl Passage {
         Word::GoOn
     }
 
-    /// Tells that nothing is stored.
-    pub(super) async fn miss(&self) -> Word {
+    /// Shows a request that nothing stored answers. What plugins change of it now is what the
+    /// source is asked; what it was looked up as, and is stored as, stays.
+    pub(super) async fn miss(
+        &self,
+        connection: &Connection,
+        head: &Parts,
+        authority: &str,
+    ) -> Missing {
+        let mut instead = Instead { head: None, upstream: self.wishes.upstream.clone() };
+        let mut authority = authority.to_owned();
         for stream in self.with(Hooks::sees_misses) {
-            match Word::of(stream, stream.miss().await) {
-                Word::GoOn => {}
-                word => return word,
+            let now = instead.head.as_deref().unwrap_or(head);
+            let shown = Shower(request::lent(now, &authority, connection.tls));
+            let mut next = None;
+            let seen = stream.miss(Arc::new(shown)).await.and_then(|(wishes, changed)| {
+                if let Some(changed) = changed {
+                    let mut now = Box::new(now.clone());
+                    authority = request::change(&mut now, changed)?;
+                    next = Some(now);
+                }
+                Ok(wishes)
+            });
+            if next.is_some() {
+                instead.head = next;
+            }
+            let wanted = seen.as_ref().ok().and_then(|wishes| wishes.upstream.clone());
+            match Word::of(stream, seen) {
+                Word::Answer(answer) => return Missing::Answer(answer),
+                Word::Close => return Missing::Close,
+                // The cache has had its say.
+                Word::GoOn | Word::Validate | Word::Pass => {}
+            }
+            if let Some(name) = wanted {
+                instead.upstream = upstream(connection, &name);
             }
         }
-        Word::GoOn
+        Missing::GoOn(instead)
     }
 
     /// Shows the head of a response that is about to be stored. `None` if it must not be.
@@ -367,6 +413,12 @@ impl Passage {
             step.stream.count_response(status >= 500);
         }
     }
+}
+
+/// The upstream of this name. The host has checked that there is one; a reload may have taken it
+/// away since.
+fn upstream(connection: &Connection, name: &str) -> Option<Arc<Group>> {
+    connection.worker.shared.live.load().groups.get(name).cloned()
 }
 
 /// A head for plugins to look at.

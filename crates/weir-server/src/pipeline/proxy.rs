@@ -1,7 +1,7 @@
 //! Origins as a source: which of the requests that missed goes there, and what the others get.
 
 use http::header::{self, HeaderMap};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 use weir_cache::policy::{Target as CacheTarget, invalidated};
 use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode};
@@ -155,13 +155,15 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
     let group = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.group));
     let connection = Arc::clone(ask.connection());
-    let headers = match mark {
+    let headers = match (mark, &ask.target.instead) {
+        (_, Some(instead)) => instead.head.headers.clone(),
         // The answer may be stored, as one to these.
-        Some(_) => ask.head.headers.clone(),
+        (Some(_), None) => ask.head.headers.clone(),
         // Nothing after this reads the request's fields.
-        None => std::mem::take(&mut ask.head.headers),
+        (None, None) => std::mem::take(&mut ask.head.headers),
     };
-    let (route, head, target) = (&ask.route, &ask.head, &ask.target);
+    let (route, target) = (&ask.route, &ask.target);
+    let head = target.source_head(&ask.head);
     let mut outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
@@ -233,6 +235,11 @@ pub(super) fn pass_on(
     cache_status: CacheStatus<'_>,
 ) -> Response<ReplyBody> {
     forward::incoming(&mut response);
+    let asked = &ask.target.source_head(&ask.head).method;
+    if *asked == Method::HEAD && ask.head.method != Method::HEAD {
+        // The length is that of content which did not come with it.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
     let (parts, body) = response.into_parts();
     ask.finish(Answer {
         status: parts.status,
@@ -334,7 +341,8 @@ fn refuse(
 
 /// RFC 9111 §4.4: what a successful unsafe request changed must not be answered from the cache.
 fn invalidate(ask: &Ask, response: &Response<ResponseBody>) {
-    if ask.head.method.is_safe() || !ask.route.cache.enabled {
+    let method = &ask.target.source_head(&ask.head).method;
+    if method.is_safe() || !ask.route.cache.enabled {
         return;
     }
     let path = look_up::key_path(&ask.route, &ask.target, ask.head.uri.query());
@@ -345,7 +353,7 @@ fn invalidate(ask: &Ask, response: &Response<ResponseBody>) {
     };
     let (status, headers) = (response.status(), response.headers());
     let cache: &Cache = &ask.connection().worker.shared.cache;
-    for path in invalidated(&ask.head.method, &target, status, headers) {
+    for path in invalidated(method, &target, status, headers) {
         for scope in look_up::scopes(&ask.route) {
             let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
             cache.purge(&key, PurgeMode::Remove);

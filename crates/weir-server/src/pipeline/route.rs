@@ -2,9 +2,10 @@
 
 use http::Uri;
 use http::request::Parts;
+use weir_http::Malformed;
 use weir_http::host::Host;
 use weir_http::path::{self, Normalised};
-use weir_http::request::{self, Framing, Notes};
+use weir_http::request::{self, Framing, Notes, Valid};
 
 use super::Target;
 use super::look_up::Asked;
@@ -14,7 +15,6 @@ use crate::connection::Connection;
 use crate::live::{Live, Route, Site, SiteInfo};
 use std::borrow::Cow;
 use std::sync::Arc;
-use weir_origin::upstream::Group;
 
 /// A request's route and target, borrowed from its head and the configuration.
 pub(super) struct Routed<'a> {
@@ -27,8 +27,6 @@ pub(super) struct Routed<'a> {
     undefined_content: bool,
     /// As in [`Target`].
     pub(super) variant: u64,
-    /// As in [`Target`].
-    pub(super) upstream: Option<Arc<Group>>,
 }
 
 /// A request without a route.
@@ -57,24 +55,26 @@ pub(super) fn route<'a>(
     let name = valid.host.as_ref().map_or("", |host| &host.name);
     let site = site(live, connection, name)?;
     let of_site = |refusal| Unrouted { refusal, site: Some(Arc::clone(&site.info)) };
-    let path = match head.uri.path() {
+    let path = path_of(head).map_err(|malformed| of_site(malformed.into()))?;
+    let found = site.routes.find(path.as_str());
+    let route = found.ok_or_else(|| of_site(Refusal::NotFound))?;
+    Ok(Routed::new(route, head, path, valid))
+}
+
+/// Reads a head whose route is known, wherever it would lead by itself.
+///
+/// # Errors
+/// The refusal to answer with: malformed.
+pub(super) fn keep<'a>(head: &'a Parts, route: &'a Arc<Route>) -> Result<Routed<'a>, Unrouted> {
+    let valid = request::validate(&head.method, &head.uri, head.version, &head.headers)?;
+    Ok(Routed::new(route, head, path_of(head)?, valid))
+}
+
+fn path_of(head: &Parts) -> Result<Normalised<'_>, Malformed> {
+    path::normalise(match head.uri.path() {
         // OPTIONS for the server as a whole; the root's route knows as much as any.
         "*" => "/",
         path => path,
-    };
-    let path = path::normalise(path).map_err(|malformed| of_site(malformed.into()))?;
-    let found = site.routes.find(path.as_str());
-    let route = found.ok_or_else(|| of_site(Refusal::NotFound))?;
-    Ok(Routed {
-        route,
-        path,
-        authority: valid.authority,
-        undefined_content: valid.framing.is_undefined_for(&head.method),
-        framing: valid.framing,
-        notes: valid.notes,
-        host: valid.host,
-        variant: 0,
-        upstream: None,
     })
 }
 
@@ -108,6 +108,26 @@ pub(super) fn site<'a>(
     listener.hosts.find(name).ok_or(Refusal::Misdirected)
 }
 
+impl<'a> Routed<'a> {
+    fn new(
+        route: &'a Arc<Route>,
+        head: &Parts,
+        path: Normalised<'a>,
+        valid: Valid<'a>,
+    ) -> Routed<'a> {
+        Routed {
+            route,
+            path,
+            authority: valid.authority,
+            undefined_content: valid.framing.is_undefined_for(&head.method),
+            framing: valid.framing,
+            notes: valid.notes,
+            host: valid.host,
+            variant: 0,
+        }
+    }
+}
+
 impl Routed<'_> {
     /// The host's name for keys.
     pub(super) fn host_name(&self) -> &str {
@@ -133,7 +153,8 @@ impl Routed<'_> {
             forward,
             undefined_content: self.undefined_content,
             variant: self.variant,
-            upstream: self.upstream,
+            upstream: None,
+            instead: None,
             host: self.host.map_or_else(String::new, |host| Cow::into_owned(host.name)),
         }
     }

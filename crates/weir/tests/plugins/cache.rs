@@ -1,5 +1,5 @@
-//! Plugins and the cache: what is stored is what a plugin at the fill made of it, keys and lifetimes
-//! are what plugins say, and stored content can be managed from them.
+//! Plugins and the cache: what is stored is what a plugin at the fill made of it, keys and
+//! lifetimes are what plugins say, and stored content can be managed from them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -136,14 +136,24 @@ fn decides() -> String {
           (if (call $target (local.get 0) @{/key/a}) (then (return @edits{KEY a})))
           (if (call $target (local.get 0) @{/key/b}) (then (return @edits{KEY b})))
           (if (call $target (local.get 0) @{/pass}) (then (return @edits{CACHE 1})))
+          (if (call $target (local.get 0) @{/field}) (then (return
+            @edits{SET x-looked=up;ADD x-added=1;REMOVE x-removed})))
           (i64.const 0))
         (func (export "weir_on_hit") (param i32) (result i64)
           (if (call $target (local.get 0) @{/validate}) (then (return @edits{CACHE 2})))
           (if (call $target (local.get 0) @{/hitpass}) (then (return @edits{CACHE 1})))
-          (if (call $target (local.get 0) @{/hitanswer}) (then (return @edits{ANSWER 410;BODY gone})))
+          (if (call $target (local.get 0) @{/hitanswer})
+            (then (return @edits{ANSWER 410;BODY gone})))
           (i64.const 0))
         (func (export "weir_on_miss") (param i32) (result i64)
-          (if (call $target (local.get 0) @{/missanswer}) (then (return @edits{ANSWER 404;BODY none})))
+          (if (call $target (local.get 0) @{/missanswer})
+            (then (return @edits{ANSWER 404;BODY none})))
+          (if (call $target (local.get 0) @{/missfield}) (then (return
+            @edits{SET x-missed=yes;REMOVE x-removed;TARGET /elsewhere?q=1;AUTHORITY within:81})))
+          (if (call $target (local.get 0) @{/missup}) (then (return @edits{UPSTREAM other})))
+          (if (call $target (local.get 0) @{/missput}) (then (return @edits{METHOD PUT})))
+          (if (call $target (local.get 0) @{/misshead}) (then (return @edits{METHOD HEAD})))
+          (if (call $target (local.get 0) @{/missbad}) (then (return @edits{TARGET /%00})))
           (i64.const 0))
         (func (export "weir_on_store") (param i32) (result i64)
           (if (call $target (local.get 0) @{/nostore}) (then (return @edits{NO_STORE})))
@@ -153,8 +163,22 @@ fn decides() -> String {
           (i64.const 0))"#)
 }
 
-fn deciding() -> (Site, Origin) {
+fn deciding() -> (Site, Origin, Origin) {
+    let other = Origin::start(|_| answer("200 OK", FRESH, b"other"));
     let origin = counting(|n, request| {
+        let line = request.line();
+        let target = line.split(' ').nth(1).unwrap_or_default();
+        if line.starts_with("HEAD ") {
+            return vec![Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec())];
+        }
+        if target.contains("field") || target.contains("elsewhere") {
+            let fields: Vec<String> = ["host", "x-looked", "x-added", "x-missed", "x-removed"]
+                .iter()
+                .map(|name| format!("{name}={}", request.values(name).join(",")))
+                .collect();
+            let seen = format!("{target} {}", fields.join(" "));
+            return answer("200 OK", FRESH, seen.as_bytes());
+        }
         if !request.values("if-none-match").is_empty() {
             return answer("304 Not Modified", "ETag: \"v1\"\r\n", b"");
         }
@@ -162,14 +186,56 @@ fn deciding() -> (Site, Origin) {
         answer("200 OK", &fields, n.to_string().as_bytes())
     });
     let site = setup()
-        .plugin("p", &decides(), "")
+        .plugin("p", &decides(), "allow { upstreams \"other\"; }")
+        .block(&format!("upstream \"other\" {{ server \"{}\"; }}", other.url()))
         .run(&format!(r#"route "/*" {{ proxy "{}"; use "p"; }}"#, origin.url()));
-    (site, origin)
+    (site, origin, other)
+}
+
+#[test]
+fn lookups_and_misses_change_what_the_origin_is_asked() {
+    let (site, origin, other) = deciding();
+    let removed = [("X-Removed", "1")];
+    let got = site.get("/field", &removed);
+    assert_eq!(
+        text(&got),
+        "/field host=site.example x-looked=up x-added=1 x-missed= x-removed=",
+        "by the lookup"
+    );
+    for is_stored in [false, true] {
+        let got = site.get("/missfield", &removed);
+        assert_eq!(
+            text(&got),
+            "/elsewhere?q=1 host=within:81 x-looked= x-added= x-missed=yes x-removed=",
+            "by the miss"
+        );
+        assert_eq!(is_hit(&got), is_stored, "stored as what was looked up");
+    }
+    assert_eq!(site.purge("/missfield"), 1);
+    for is_stored in [false, true] {
+        let got = site.get("/missup", &[]);
+        assert_eq!((text(&got), is_hit(&got)), ("other", is_stored));
+    }
+    assert_eq!(other.take().len(), 1);
+    // Another method's answer is nobody else's.
+    origin.take();
+    for _ in 0..2 {
+        let got = site.get("/missput", &[]);
+        assert_eq!((got.status, is_hit(&got)), (200, false));
+    }
+    let asked = origin.take();
+    assert!(asked.len() == 2 && asked.iter().all(|request| request.line().starts_with("PUT ")));
+    let mut client = site.connect();
+    for _ in 0..2 {
+        let got = client.ask("GET", "/misshead", &[]).unwrap();
+        assert_eq!((got.status, text(&got)), (200, ""));
+    }
+    assert_eq!(client.ask("GET", "/missbad", &[]).unwrap().status, 400);
 }
 
 #[test]
 fn a_plugin_decides_what_is_looked_up_and_what_is_stored() {
-    let (site, origin) = deciding();
+    let (site, origin, _other) = deciding();
     // How often the origin is asked when the same is asked for twice.
     let check = |target: &str, asked: usize| {
         origin.take();
@@ -216,8 +282,10 @@ fn a_key_keeps_responses_apart() {
           (if (call $target (local.get 0) @{/a?2}) (then (return @edits{TARGET /a;NOTE 2})))
           (i64.const 0))
         (func (export "weir_on_lookup") (param i32) (result i64)
-          (if (i64.eq (i64.load offset=16 (local.get 0)) (i64.const 1)) (then (return @edits{KEY 1})))
-          (if (i64.eq (i64.load offset=16 (local.get 0)) (i64.const 2)) (then (return @edits{KEY 2})))
+          (if (i64.eq (i64.load offset=16 (local.get 0)) (i64.const 1))
+            (then (return @edits{KEY 1})))
+          (if (i64.eq (i64.load offset=16 (local.get 0)) (i64.const 2))
+            (then (return @edits{KEY 2})))
           (i64.const 0))"#);
     let site = setup()
         .plugin("p", &module, "")

@@ -57,18 +57,7 @@ impl Request<'_> {
         route: &Route,
         stream: &Stream,
     ) -> Result<Wishes, Failure> {
-        let head = RequestHead {
-            method: self.head.method.clone(),
-            secure: connection.tls,
-            authority: self.authority.clone(),
-            target: self.head.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned(),
-            version: self.head.version,
-            headers: {
-                let mut headers = self.head.headers.clone();
-                headers.remove(header::HOST);
-                headers
-            },
-        };
+        let head = self.lent(connection.tls);
         let shown = match self.content.take() {
             Some(content) if content.is_end_stream() => {
                 *self.content = Some(content);
@@ -105,35 +94,66 @@ impl Request<'_> {
             return Err(failure);
         }
         if let Some(changed) = passed.head {
-            self.change(changed).map_err(|what| {
-                Failure::new(FailureKind::Protocol, format!("it made the request's {what} invalid"))
-            })?;
+            self.change(changed)?;
         }
         Ok(passed.wishes)
     }
 
+    /// The head as plugins see it now.
+    pub(super) fn lent(&self, secure: bool) -> RequestHead {
+        lent(self.head, &self.authority, secure)
+    }
+
+    /// Takes a head over that a plugin changed.
+    ///
     /// # Errors
-    /// What of the changed head cannot be.
-    pub(super) fn change(&mut self, changed: RequestHead) -> Result<(), &'static str> {
-        let target: PathAndQuery = changed.target.parse().map_err(|_| "target")?;
-        let mut parts = std::mem::take(&mut self.head.uri).into_parts();
-        if parts.authority.is_some() {
-            parts.authority =
-                Some(Authority::try_from(changed.authority.as_str()).map_err(|_| "authority")?);
-        }
-        parts.path_and_query = Some(target);
-        self.head.uri = Uri::from_parts(parts).map_err(|_| "target")?;
-        let mut headers = changed.headers;
-        keep(&FRAMING, &self.head.headers, &mut headers);
-        if !changed.authority.is_empty() {
-            let host = HeaderValue::from_str(&changed.authority).map_err(|_| "authority")?;
-            headers.insert(header::HOST, host);
-        }
-        self.authority = changed.authority;
-        self.head.method = changed.method;
-        self.head.headers = headers;
+    /// If it cannot be.
+    pub(super) fn change(&mut self, changed: RequestHead) -> Result<(), Failure> {
+        self.authority = change(self.head, changed)?;
         Ok(())
     }
+}
+
+/// A head as plugins see it.
+pub(super) fn lent(head: &Parts, authority: &str, secure: bool) -> RequestHead {
+    let mut headers = head.headers.clone();
+    headers.remove(header::HOST);
+    RequestHead {
+        method: head.method.clone(),
+        secure,
+        authority: authority.to_owned(),
+        target: head.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned(),
+        version: head.version,
+        headers,
+    }
+}
+
+/// Makes a head what a plugin has made of it; returns its authority. One that cannot be changes
+/// nothing.
+///
+/// # Errors
+/// If the changed one cannot be.
+pub(super) fn change(head: &mut Parts, changed: RequestHead) -> Result<String, Failure> {
+    let invalid =
+        |what| Failure::new(FailureKind::Protocol, format!("it made the request's {what} invalid"));
+    let target: PathAndQuery = changed.target.parse().map_err(|_| invalid("target"))?;
+    let mut parts = head.uri.clone().into_parts();
+    if parts.authority.is_some() {
+        let authority = Authority::try_from(changed.authority.as_str());
+        parts.authority = Some(authority.map_err(|_| invalid("authority"))?);
+    }
+    parts.path_and_query = Some(target);
+    let uri = Uri::from_parts(parts).map_err(|_| invalid("target"))?;
+    let mut headers = changed.headers;
+    keep(&FRAMING, &head.headers, &mut headers);
+    if !changed.authority.is_empty() {
+        let host = HeaderValue::from_str(&changed.authority).map_err(|_| invalid("authority"))?;
+        headers.insert(header::HOST, host);
+    }
+    head.uri = uri;
+    head.method = changed.method;
+    head.headers = headers;
+    Ok(changed.authority)
 }
 
 fn empty() -> CallBody {

@@ -62,7 +62,7 @@ impl Passage {
             {
                 Ok(outcome) => outcome,
                 Err(End::Answered(answer)) => {
-                    response = replaced(record, method, answer);
+                    response = replaced(record, method, *answer);
                     continue;
                 }
                 Err(End::Closed | End::Torn) => return closed_late(record),
@@ -167,7 +167,7 @@ fn outcome(
         return Ok(Outcome { body: passed.body, is_changed: false });
     }
     if let Some(answer) = passed.wishes.answer {
-        return Err(End::Answered(answer));
+        return Err(End::Answered(Box::new(answer)));
     }
     if passed.wishes.close {
         return Err(End::Closed);
