@@ -269,7 +269,9 @@ fn host_functions_refuse_what_is_wrong() {
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
           (local $fine i32)
           {refused}
-          (if (local.get $fine) (then (call $answer (i32.const 418) @{{taken}}) (return (i32.const 1))))
+          (if (local.get $fine) (then
+            (call $answer (i32.const 418) @{{taken}})
+            (return (i32.const 1))))
           (i32.const 0))"#
     ));
     let (site, origin) = misbehaving(&[("bad", module)], "on-failure \"fail\"");

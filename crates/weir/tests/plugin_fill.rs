@@ -32,7 +32,8 @@ fn start(files: &[(&str, Vec<u8>)]) -> (Weir, SocketAddr) {
     let config = format!(
         "server {{ admin \"off\"; workers 1 }}\n\
          plugin \"gray\" {{ source {GRAY:?}; on-failure \"fail\" }}\n\
-         site \"*\" {{ listen \"{address}\"; route \"/*\" {{ files \"www\"; use \"gray\" at=\"fill\" }} }}"
+         site \"*\" {{ listen \"{address}\"\n\
+         route \"/*\" {{ files \"www\"; use \"gray\" at=\"fill\" }} }}"
     );
     (Weir::run_in(directory, &config, &[address]), address)
 }

@@ -9,10 +9,10 @@ fn kdl(json: &str) -> String {
 
 #[test]
 fn header_rewrite() {
-    let config = kdl(
-        r#"{"request": {"remove": ["x-debug"], "set": {"x-environment": "production"}},
-        "response": {"remove": ["x-powered-by"], "default": {"x-content-type-options": "nosniff"}}}"#,
-    );
+    let config =
+        kdl(r#"{"request": {"remove": ["x-debug"], "set": {"x-environment": "production"}},
+        "response": {"remove": ["x-powered-by"],
+            "default": {"x-content-type-options": "nosniff"}}}"#);
     let origin = Origin::start(|request| {
         let seen = format!("{:?}{:?}", request.values("x-debug"), request.values("x-environment"));
         answer("200 OK", "X-Powered-By: magic\r\n", seen.as_bytes())

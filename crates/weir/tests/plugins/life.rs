@@ -54,9 +54,10 @@ fn asking() -> [(&'static str, String); 2] {
             (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
             (local.get $timeout) (i32.const 520)))
           ;; The context by the call.
-          (i32.store (i32.add (i32.const 1024)
-                              (i32.shl (i32.and (i32.load (i32.const 520)) (i32.const 255)) (i32.const 2)))
-                     (local.get $id)))
+          (i32.store
+            (i32.add (i32.const 1024)
+              (i32.shl (i32.and (i32.load (i32.const 520)) (i32.const 255)) (i32.const 2)))
+            (local.get $id)))
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
           (if (call $path @{/yes}) (then
             (call $ask (local.get 0) @map{:method=GET;:path=/yes;:authority=auth;x-from=plugin}
@@ -163,7 +164,8 @@ fn a_plugin_chooses_the_upstream_and_the_route() {
         (func (export "weir_on_request") (param i32) (result i64)
           (if (call $target (local.get 0) @{/up}) (then (return @edits{UPSTREAM b})))
           (if (call $target (local.get 0) @{/away}) (then (return @edits{TARGET /b/x;ROUTE})))
-          (if (call $target (local.get 0) @{/gone}) (then (return @edits{AUTHORITY b.example;ROUTE})))
+          (if (call $target (local.get 0) @{/gone})
+            (then (return @edits{AUTHORITY b.example;ROUTE})))
           (if (call $target (local.get 0) @{/stay}) (then (return @edits{TARGET /b/x})))
           (if (call $target (local.get 0) @{/not}) (then (return @edits{UPSTREAM c})))
           (i64.const 0))"#);

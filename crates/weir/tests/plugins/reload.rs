@@ -11,7 +11,8 @@ fn marking(version: usize) -> String {
     match version % 2 {
         0 => own(&format!(
             r#"(func (export "weir_on_request") (param i32) (result i64)
-              (if (i32.and (call $flags (local.get 0)) (i32.const 32)) (then (return (i64.const 0))))
+              (if (i32.and (call $flags (local.get 0)) (i32.const 32))
+                (then (return (i64.const 0))))
               (if (call $target (local.get 0) @{{/held}}) (then (return @edits{{HOLD 20}})))
               (i64.const 0))
             (func (export "weir_on_response") (param i32) (result i64)
