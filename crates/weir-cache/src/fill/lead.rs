@@ -75,6 +75,17 @@ impl Lead {
         self.land(Outcome::Object(object));
     }
 
+    /// Another response takes the place of the source's: for this request and all that follow it,
+    /// and not stored.
+    pub fn answer(self, head: Head, body: Body, trailers: Option<HeaderMap>) -> Arc<Object> {
+        // Invariant: as in `complete`.
+        let flight = self.flight.as_ref().expect("a lead has a flight until it lands");
+        let object = Object::new(flight.key.clone(), flight.hash, head, body, trailers);
+        let object = Arc::new(object);
+        self.release(Arc::clone(&object));
+        object
+    }
+
     /// The stored object `old` was validated: stores one with the new head and the old body, and
     /// lets the followers have it. If the 304 forbids storing, `old` is forgotten, the answer is
     /// for this request alone, and the followers ask the source themselves.

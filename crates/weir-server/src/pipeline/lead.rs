@@ -8,14 +8,16 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use weir_cache::policy::{self, Exchange, NotStorable, Rules};
-use weir_cache::{Failure, FillReader, FillWriter, Head, Lead, Object, PurgeMode, Stale, Started};
+use weir_cache::{
+    Failure, FillReader, FillWriter, Freshness, Head, Lead, Object, PurgeMode, Stale, Started,
+};
 use weir_http::cache_control::ResponseDirectives;
 use weir_http::conditional::is_conditional;
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
-use weir_plugin::ResponseHead;
+use weir_plugin::{Answer, ResponseHead};
 
-use super::plugins::Passage;
+use super::plugins::{Passage, Storing};
 use super::refuse::Refusal;
 use super::{Ask, Target};
 use super::{forward, reply};
@@ -45,6 +47,10 @@ pub(super) enum Led {
     Fresh(Arc<Object>),
     /// A stored response, because the origin failed.
     Stale(Arc<Object>),
+    /// A plugin's answer in place of the response. It is not stored.
+    Answered(Arc<Object>),
+    /// A plugin wants whoever waits gone.
+    Closed,
     /// A response that is not stored, and why.
     Pass(Response<ResponseBody>, Option<&'static str>),
     Failed(OriginError),
@@ -221,7 +227,21 @@ async fn store(
     };
     let admitted = match (admitted, &leading.passage) {
         (Ok(head), Some(passage)) if passage.sees_stores() => {
-            admit_seen(passage, head, times).await.ok_or("plugin")
+            match show_stored(passage, head, times).await {
+                Seen::Store(head) => Ok(head),
+                Seen::Not => Err("plugin"),
+                Seen::Answer(replacement) => {
+                    let led = Led::Answered(answer_with(flight, *replacement, times));
+                    let _ = answer.send(led);
+                    return;
+                }
+                Seen::Close => {
+                    let reason = "a plugin closed what the response was for";
+                    flight.fail(Failure::new(StatusCode::BAD_GATEWAY, reason));
+                    let _ = answer.send(Led::Closed);
+                    return;
+                }
+            }
         }
         (admitted, _) => admitted,
     };
@@ -240,18 +260,41 @@ async fn store(
     }
 }
 
-/// A head to store, as plugins have it; `None` if they will not have it stored.
-async fn admit_seen(passage: &Passage, mut head: Head, times: Times) -> Option<Head> {
+/// What plugins make of what is about to be stored.
+#[allow(clippy::large_enum_variant, reason = "matched at once, never kept")]
+enum Seen {
+    Store(Head),
+    Not,
+    Answer(Box<Answer>),
+    Close,
+}
+
+async fn show_stored(passage: &Passage, mut head: Head, times: Times) -> Seen {
     let now_ms = times.response_time_ms;
     let ttl_ms = head.freshness.fresh_until_ms as i64 - now_ms as i64;
     let shown = ResponseHead { status: head.status, headers: head.headers.clone() };
-    let stored = passage.store(shown, ttl_ms).await?;
-    head.status = stored.head.status;
-    head.headers = stored.head.headers;
-    if let Some(lifetime_ms) = stored.lifetime_ms {
-        head.freshness.fresh_until_ms = now_ms.saturating_add(lifetime_ms);
+    match passage.store(shown, ttl_ms).await {
+        Storing::Store { head: made, lifetime_ms } => {
+            head.status = made.status;
+            head.headers = made.headers;
+            if let Some(lifetime_ms) = lifetime_ms {
+                head.freshness.fresh_until_ms = now_ms.saturating_add(lifetime_ms);
+            }
+            Seen::Store(head)
+        }
+        Storing::Not => Seen::Not,
+        Storing::Answer(answer) => Seen::Answer(answer),
+        Storing::Close => Seen::Close,
     }
-    Some(head)
+}
+
+/// Gives all that wait a plugin's answer.
+fn answer_with(flight: Lead, answer: Answer, times: Times) -> Arc<Object> {
+    let freshness = Freshness::for_lifetime(times.response_time_ms, 0);
+    let mut head = Head::new(answer.status, answer.headers, freshness);
+    reply::storable(head.status, &mut head.headers);
+    let trailers = Some(answer.trailers).filter(|trailers| !trailers.is_empty());
+    flight.answer(head, answer.body.into(), trailers)
 }
 
 /// The head to store of an answer to a request that went to the origin as it came, if the answer

@@ -76,11 +76,20 @@ pub(super) struct Asked {
     pub(super) begun: Option<Begun>,
 }
 
-/// What plugins make of a head that is about to be stored.
-pub(super) struct Stored {
-    pub(super) head: ResponseHead,
-    /// Freshness lifetime, if they have one of their own.
-    pub(super) lifetime_ms: Option<u64>,
+/// What plugins say to a response that is about to be stored.
+pub(super) enum Storing {
+    Store {
+        /// What they have made of its head.
+        head: ResponseHead,
+        /// Freshness lifetime, if they have one of their own.
+        lifetime_ms: Option<u64>,
+    },
+    /// It is sent, and not stored.
+    Not,
+    /// Whoever waits gets this in its place.
+    Answer(Box<Answer>),
+    /// Whoever waits gets nothing.
+    Close,
 }
 
 /// What plugins say to what the cache has.
@@ -373,13 +382,17 @@ impl Passage {
         Missing::GoOn(instead)
     }
 
-    /// Shows the head of a response that is about to be stored. `None` if it must not be.
-    pub(super) async fn store(&self, mut head: ResponseHead, ttl_ms: i64) -> Option<Stored> {
+    /// Shows the head of a response that is about to be stored.
+    pub(super) async fn store(&self, mut head: ResponseHead, ttl_ms: i64) -> Storing {
         let mut lifetime_ms = None;
         for stream in self.with(Hooks::sees_stores) {
             let stored = StoredFacts { ttl_ms, age_ms: 0 };
             match stream.store(stored, Arc::new(Shower(head.clone()))).await {
-                Ok((wishes, _)) if wishes.cache.no_store || wishes.cache.pass => return None,
+                Ok((Wishes { answer: Some(answer), .. }, _)) => {
+                    return Storing::Answer(Box::new(answer));
+                }
+                Ok((wishes, _)) if wishes.close => return Storing::Close,
+                Ok((wishes, _)) if wishes.cache.no_store => return Storing::Not,
                 Ok((wishes, changed)) => {
                     lifetime_ms = wishes.cache.ttl_ms.or(lifetime_ms);
                     if let Some(mut changed) = changed {
@@ -390,10 +403,10 @@ impl Passage {
                 Err(failure) if stream.generation().on_failure() == OnFailure::Pass => {
                     skipped(stream.generation().name(), &failure);
                 }
-                Err(_) => return None,
+                Err(failure) => return Storing::Answer(Box::new(failed(&failure))),
             }
         }
-        Some(Stored { head, lifetime_ms })
+        Storing::Store { head, lifetime_ms }
     }
 
     /// Whether a hook runs before something is stored.

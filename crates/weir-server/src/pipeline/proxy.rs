@@ -15,7 +15,7 @@ use super::look_up::{self, Missed};
 use super::refuse::Refusal;
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, Content, forward, tunnel};
+use super::{Ask, Content, forward, plugins, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
@@ -137,6 +137,11 @@ pub(super) fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
             stored(ask, Whole::Object(object), CacheResult::Revalidated, value)
         }
         Led::Stale(object) => stale_answer(ask, object, Stalely::OnError),
+        Led::Answered(object) => {
+            let value = CacheStatus { detail: Some("plugin"), ..forwarded };
+            stored(ask, Whole::Object(object), CacheResult::Miss, value)
+        }
+        Led::Closed => plugins::closed(ask.record, &ask.head),
         Led::Pass(response, why) => {
             let forward_status = Some(response.status().as_u16());
             let value = CacheStatus { detail: why, forward_status, ..forwarded };

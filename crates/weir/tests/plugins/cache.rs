@@ -157,6 +157,9 @@ fn decides() -> String {
           (i64.const 0))
         (func (export "weir_on_store") (param i32) (result i64)
           (if (call $target (local.get 0) @{/nostore}) (then (return @edits{NO_STORE})))
+          (if (call $target (local.get 0) @{/storeanswer})
+            (then (return @edits{ANSWER 418;SET x-instead=yes;BODY instead})))
+          (if (call $target (local.get 0) @{/storeclose}) (then (return @edits{CLOSE})))
           (if (call $target (local.get 0) @{/ttl}) (then (return @edits{TTL 300})))
           (if (call $target (local.get 0) @{/head}) (then (return
             @edits{SET x-stored=yes;REMOVE x-dropped})))
@@ -270,6 +273,41 @@ fn a_plugin_decides_what_is_looked_up_and_what_is_stored() {
     std::thread::sleep(Duration::from_millis(400));
     assert!(!is_hit(&site.get("/ttl", &[])));
     assert_eq!(first.status, 200);
+}
+
+#[test]
+fn a_plugin_answers_or_closes_where_a_response_would_be_stored() {
+    let (site, origin, _other) = deciding();
+    let mut client = site.connect();
+    for _ in 0..2 {
+        let got = client.ask("GET", "/storeanswer", &[]).unwrap();
+        assert_eq!((got.status, text(&got)), (418, "instead"));
+        assert_eq!(got.header("x-instead"), Some("yes"));
+        assert_eq!(got.header("etag"), None, "nothing of the response is left");
+        assert!(!is_hit(&got));
+    }
+    assert_eq!(origin.take().len(), 2, "it is not stored");
+    for _ in 0..2 {
+        assert!(site.connect().ask("GET", "/storeclose", &[]).is_err());
+    }
+    assert_eq!(origin.take().len(), 2);
+    // All that wait get it.
+    let origin = counting(|_, _| {
+        let mut steps = vec![Step::Pause(Duration::from_millis(800))];
+        steps.extend(answer("200 OK", FRESH, b"body"));
+        steps
+    });
+    let site = setup()
+        .plugin("p", &decides(), "")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; use "p"; }}"#, origin.url()));
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..3).map(|_| scope.spawn(|| site.get("/storeanswer", &[]))).collect();
+        for got in asked {
+            let got = got.join().unwrap();
+            assert_eq!((got.status, text(&got)), (418, "instead"));
+        }
+    });
+    assert_eq!(origin.take().len(), 1);
 }
 
 #[test]
