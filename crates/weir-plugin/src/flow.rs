@@ -15,12 +15,10 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, Sleep};
 use weir_config::OnFailure;
 
-use crate::exchange::{
-    Action, Exchange, Lend, Lent, Phase, RequestHead, ResponseHead, StoredFacts, Want, Wishes,
-};
+use crate::exchange::{Action, Exchange, Lend, Lent, Phase, RequestHead, ResponseHead, Want};
 use crate::failure::{Failure, FailureKind};
 use crate::limits::{HELD_BYTES_MAX, PAUSE_MAX, PIECE_BYTES_MAX};
-use crate::passed::{Content, FlowError, Passed};
+use crate::passed::{Content, FlowError, LetGo, Passed};
 use crate::services::CallBody;
 use crate::side::{Released, Side, look_at_paused, release};
 use crate::stream::{Outcome, Stream, Turn};
@@ -50,123 +48,6 @@ impl Stream {
             exchange.response = Some(Lent::Shared(head));
         });
         passed.await.passed(|released| released.response.take())
-    }
-}
-
-impl Stream {
-    /// Shows a request before the cache is asked; one that the plugin changed comes back.
-    ///
-    /// # Errors
-    /// If it fails.
-    pub async fn lookup(
-        &self,
-        head: Arc<dyn Lend<RequestHead>>,
-    ) -> Result<(Wishes, Option<RequestHead>), Failure> {
-        let put = move |exchange: &mut Exchange| exchange.request = Some(Lent::Shared(head));
-        let released = self.consult(Phase::Lookup, put).await?;
-        Ok((released.wishes, released.request))
-    }
-
-    /// Shows what is known of a stored response that is the answer.
-    ///
-    /// # Errors
-    /// If it fails.
-    pub async fn hit(
-        &self,
-        stored: StoredFacts,
-        head: Arc<dyn Lend<ResponseHead>>,
-    ) -> Result<Wishes, Failure> {
-        let put = move |exchange: &mut Exchange| {
-            exchange.stored = stored;
-            exchange.response = Some(Lent::Shared(head));
-        };
-        self.consult(Phase::Hit, put).await.map(|released| released.wishes)
-    }
-
-    /// Shows a request that nothing stored answers, before the source is asked; one that the plugin
-    /// changed comes back.
-    ///
-    /// # Errors
-    /// If it fails.
-    pub async fn miss(
-        &self,
-        head: Arc<dyn Lend<RequestHead>>,
-    ) -> Result<(Wishes, Option<RequestHead>), Failure> {
-        let put = move |exchange: &mut Exchange| exchange.request = Some(Lent::Shared(head));
-        let released = self.consult(Phase::Miss, put).await?;
-        Ok((released.wishes, released.request))
-    }
-
-    /// Shows the head of a response that is about to be stored; one that the plugin changed comes
-    /// back.
-    ///
-    /// # Errors
-    /// If it fails.
-    pub async fn store(
-        &self,
-        stored: StoredFacts,
-        head: Arc<dyn Lend<ResponseHead>>,
-    ) -> Result<(Wishes, Option<ResponseHead>), Failure> {
-        let put = move |exchange: &mut Exchange| {
-            exchange.stored = stored;
-            exchange.response = Some(Lent::Shared(head));
-        };
-        let released = self.consult(Phase::Store, put).await?;
-        Ok((released.wishes, released.response))
-    }
-
-    /// Runs a hook without a body, again and again while it holds the request.
-    pub(crate) async fn consult(
-        &self,
-        phase: Phase,
-        put: impl FnOnce(&mut Exchange) + Send + 'static,
-    ) -> Result<Released, Failure> {
-        if !self.has(phase) {
-            return Ok(Released::default());
-        }
-        let side = match phase {
-            Phase::Lookup | Phase::Miss => Side::Request,
-            _ => Side::Response,
-        };
-        let take = move |exchange: &mut Exchange, action: Action| {
-            look_at_paused(side, exchange, action == Action::Pause)
-        };
-        let mut heard = self.signal().heard();
-        let (_, mut released) = self.hook(phase, true, 0, put, take).wait().await?;
-        let since = Instant::now();
-        while released.is_held {
-            let left = PAUSE_MAX.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                let message = format!("paused for {} s without a word", PAUSE_MAX.as_secs());
-                let failure = Failure::new(FailureKind::Stalled, message);
-                self.count_failure(&failure);
-                return Err(failure);
-            }
-            let patience = released.wishes.hold.unwrap_or(PAUSE_MAX).min(left);
-            // Told or late, the plugin is asked again.
-            let told = poll_fn(|cx| self.signal().poll_told(&mut heard, cx));
-            let _ = tokio::time::timeout(patience, told).await;
-            let again = |exchange: &mut Exchange| exchange.again = true;
-            (_, released) = self.hook(phase, true, 0, again, take).wait().await?;
-        }
-        Ok(released)
-    }
-}
-
-/// What there is when a head was let go.
-pub(crate) struct LetGo {
-    released: Released,
-    body: Option<CallBody>,
-    is_seen: bool,
-    is_torn: bool,
-    failure: Option<Failure>,
-}
-
-impl LetGo {
-    pub(crate) fn passed<H>(mut self, head: impl FnOnce(&mut Released) -> Option<H>) -> Passed<H> {
-        let head = head(&mut self.released);
-        let LetGo { released, body, is_seen, is_torn, failure } = self;
-        Passed { head, wishes: released.wishes, body, is_seen, is_torn, failure }
     }
 }
 

@@ -11,6 +11,7 @@ mod call;
 mod canary;
 mod check;
 mod configured;
+mod consult;
 mod cost;
 mod cpu;
 mod deploy;

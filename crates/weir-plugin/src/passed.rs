@@ -3,6 +3,7 @@
 use crate::exchange::Wishes;
 use crate::failure::Failure;
 use crate::services::CallBody;
+use crate::side::Released;
 
 /// What came of showing a head to a plugin.
 pub struct Passed<H> {
@@ -56,4 +57,21 @@ pub enum FlowError {
         /// Its name.
         plugin: String,
     },
+}
+
+/// What there is when a head was let go.
+pub(crate) struct LetGo {
+    pub(crate) released: Released,
+    pub(crate) body: Option<CallBody>,
+    pub(crate) is_seen: bool,
+    pub(crate) is_torn: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl LetGo {
+    pub(crate) fn passed<H>(mut self, head: impl FnOnce(&mut Released) -> Option<H>) -> Passed<H> {
+        let head = head(&mut self.released);
+        let LetGo { released, body, is_seen, is_torn, failure } = self;
+        Passed { head, wishes: released.wishes, body, is_seen, is_torn, failure }
+    }
 }
