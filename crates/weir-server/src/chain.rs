@@ -1,16 +1,10 @@
 //! A route's plugins, in order, as requests find them. Rebuilt and swapped whole when a plugin is
 //! deployed; a request keeps the generations that it began with.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weir_config::{At, Pattern, Use};
 use weir_plugin::{Attachment, Generation, Plugin, Plugins};
-
-/// Parts of the cache that plugins may make of a route's. Beyond it, what they would keep apart is
-/// not stored at all.
-const VARIANTS_MAX: usize = 4096;
 
 /// A route's plugins.
 #[derive(Default)]
@@ -76,27 +70,5 @@ impl Chain {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
-    }
-}
-
-/// The parts of the cache that plugins have made of a route's: under keys of their own, or of what
-/// they have changed. Remembered, so that a purge finds them.
-#[derive(Default)]
-pub(crate) struct Variants(Mutex<HashSet<u64>>);
-
-impl Variants {
-    /// Whether there is such a part, or room for it.
-    pub(crate) fn admit(&self, variant: u64) -> bool {
-        if variant == 0 {
-            // The ordinary part, which is always there.
-            return true;
-        }
-        let mut known = self.0.lock();
-        known.contains(&variant) || (known.len() < VARIANTS_MAX && known.insert(variant))
-    }
-
-    /// All of them, and the part that no plugin has made.
-    pub(crate) fn all(&self) -> Vec<u64> {
-        std::iter::once(0).chain(self.0.lock().iter().copied()).collect()
     }
 }

@@ -25,6 +25,7 @@ mod sockets;
 mod stall;
 mod taps;
 mod turn;
+mod variants;
 mod worker;
 
 pub use check::check;

@@ -16,11 +16,12 @@ use weir_origin::upstream::Group;
 use weir_plugin::Plugins;
 
 use crate::access_log::AccessLog;
-use crate::chain::{Chain, Variants};
+use crate::chain::Chain;
 use crate::error::StartError;
 use crate::metrics::{Registry, RouteMetrics};
 use crate::properties::RouteFacts;
 use crate::router::{Hosts, Paths};
+use crate::variants::Variants;
 
 /// One loaded configuration.
 pub(crate) struct Live {

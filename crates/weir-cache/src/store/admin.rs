@@ -7,6 +7,7 @@
 //! passes under a mark is no flight yet; clearing the index takes the mark, and without it the
 //! request cannot become one (which it does under the flights' lock).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -53,6 +54,11 @@ impl Cache {
     /// at a time. Marks go in all scopes: they do not know theirs, and are hints.
     pub fn purge_scope(&self, scope: u64, mode: PurgeMode) -> usize {
         self.inner.purge_if(|key| key.scope() == scope, mode)
+    }
+
+    /// Purges everything in any of these scopes, in one walk; otherwise as [`Cache::purge_scope`].
+    pub fn purge_scopes(&self, scopes: &HashSet<u64>, mode: PurgeMode) -> usize {
+        self.inner.purge_if(|key| scopes.contains(&key.scope()), mode)
     }
 
     /// Purges everything; returns the number of objects.

@@ -86,7 +86,7 @@ pub(super) fn purge(server: &Server, wanted: &Purge) -> Result<Purged, String> {
                 .find(|site| site.info.names.contains(name))
                 .ok_or_else(|| unknown_site(&live, name))?;
             let scopes = site.routes.iter().flat_map(|route| scopes(route).collect::<Vec<_>>());
-            scopes.map(|scope| shared.cache.purge_scope(scope, mode)).sum()
+            shared.cache.purge_scopes(&scopes.collect(), mode)
         }
     };
     Ok(Purged { purged })

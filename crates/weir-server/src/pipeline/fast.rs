@@ -88,6 +88,7 @@ fn try_answer(
     let now_ms = coarse_unix_ms();
     let asked = look_up::Asked { host: &request.host.name, path: path.as_str(), query, variant };
     let object = look_up::plain_hit(connection, route, &asked, now_ms)?;
+    route.variants.touch(variant, now_ms);
 
     // Reply.
     let last = head.closes || shared.is_draining();

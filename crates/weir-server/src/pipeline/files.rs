@@ -192,6 +192,7 @@ async fn load_shared(ask: &Ask, query: Query, scope: u64) -> (Result<Loaded, Ref
             Collapse::Hit(object) => return (Ok(Loaded::Object(object)), true),
             Collapse::Pass(_) => break,
             Collapse::Lead(lead) => {
+                ask.route.variants.hold(ask.target.variant, ask.now_ms());
                 let cache = cache.clone();
                 let loaded = spawn_blocking(move || lead_load(&cache, lead, &query)).await;
                 return (loaded.unwrap_or_else(|_| Err(panicked())), false);

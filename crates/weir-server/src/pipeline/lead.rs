@@ -76,6 +76,7 @@ pub(super) fn in_background(leading: Leading, flight: Lead) {
 
 async fn go(leading: Leading, flight: Lead, answer: oneshot::Sender<Led>) {
     let request_time_ms = coarse_unix_ms();
+    leading.route.variants.hold(leading.target.variant, request_time_ms);
     let response = match ask_origin(&leading).await {
         Ok(response) => response,
         Err(Unasked::Failed(error)) => {
@@ -320,13 +321,9 @@ pub(super) fn admit_whole(
 }
 
 /// Stores a response in a task of its own; the client reads along.
-pub(super) fn fill(
-    route: Arc<Route>,
-    path: String,
-    flight: Lead,
-    head: Head,
-    response: Response<ResponseBody>,
-) -> Led {
+pub(super) fn fill(ask: &Ask, flight: Lead, head: Head, response: Response<ResponseBody>) -> Led {
+    let (route, path) = (Arc::clone(&ask.route), ask.target.path.clone());
+    route.variants.hold(ask.target.variant, ask.now_ms());
     let (led, body) = start(flight, head, response);
     if let Some((writer, body)) = body {
         tokio::spawn(async move { pump(&route, &path, writer, body).await });

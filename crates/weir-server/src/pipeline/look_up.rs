@@ -268,14 +268,29 @@ pub(crate) fn plain_scope(route: &Route, tls: bool) -> u64 {
     scope(route, tls, Accepted::default())
 }
 
-/// Every scope that a URL's responses may lie in, for purging.
-pub(crate) fn scopes(route: &Route) -> impl Iterator<Item = u64> + '_ {
+/// Whether the part of a route's cache that plugins have chosen is there, or room for it.
+pub(super) fn admit(connection: &Connection, route: &Route, variant: u64, now_ms: u64) -> bool {
+    let (is_admitted, leaving) = route.variants.admit(variant, now_ms);
+    if let Some(leaving) = leaving {
+        let (cache, scopes) = (connection.worker.shared.cache.clone(), own_scopes(route));
+        drop(tokio::task::spawn_blocking(move || leaving.purge(&cache, &scopes)));
+    }
+    is_admitted
+}
+
+/// The scopes of a URL's responses in one part of the route's cache.
+fn own_scopes(route: &Route) -> Vec<u64> {
     let codings = match &route.source {
         Source::Files(files) if files.precompressed => Accepted::all(),
         _ => vec![Accepted::default()],
     };
     let both = |accepted| [false, true].map(|tls| scope(route, tls, accepted));
-    let plain: Vec<u64> = codings.into_iter().flat_map(both).collect();
+    codings.into_iter().flat_map(both).collect()
+}
+
+/// Every scope that a URL's responses may lie in, for purging.
+pub(crate) fn scopes(route: &Route) -> impl Iterator<Item = u64> + '_ {
+    let plain = own_scopes(route);
     let variants = route.variants.all();
     variants
         .into_iter()

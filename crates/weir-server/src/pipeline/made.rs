@@ -127,8 +127,8 @@ async fn make(
                 Head::new(response.status(), response.headers().clone(), files::freshness(now_ms));
             head.stamp = Some(stamp);
             reply::storable(head.status, &mut head.headers);
-            let (route, path) = (Arc::clone(&ask.route), ask.target.path.clone());
-            proxy::led(ask, missed, lead::fill(route, path, flight, head, response))
+            let filled = lead::fill(&ask, flight, head, response);
+            proxy::led(ask, missed, filled)
         }
         None => proxy::led(ask, missed, Led::Pass(response, Some("plugin"))),
     }

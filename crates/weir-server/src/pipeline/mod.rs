@@ -47,6 +47,8 @@ pub(crate) use plugins::{Begun, Passage};
 use refuse::Refusal;
 use reply::Answer;
 pub(crate) use reply::storable;
+use weir_cache::Object;
+use weir_http::request::Notes;
 use weir_origin::upstream::Group;
 
 /// A request on its way, after its route is known.
@@ -189,8 +191,8 @@ async fn proceed(
     connection: &Arc<Connection>,
     mut record: Record,
     route: Arc<Route>,
-    mut head: Parts,
-    mut body: Option<Content>,
+    head: Parts,
+    body: Option<Content>,
     passage: &Arc<Passage>,
 ) -> Response<ReplyBody> {
     let live = connection.worker.shared.live.load_full();
@@ -207,7 +209,8 @@ async fn proceed(
     };
     record.change_route(&route);
     let now_ms = coarse_unix_ms();
-    let mut missed = match passage.wishes.pass || !route.variants.admit(routed.variant) {
+    let is_admitted = || look_up::admit(connection, &route, routed.variant, now_ms);
+    let mut missed = match passage.wishes.pass || !is_admitted() {
         true => Missed::passed(),
         false => match look_up::look_up(connection, &routed, &head, now_ms) {
             Found::Missed(missed) => missed,
@@ -222,17 +225,10 @@ async fn proceed(
                 }
                 plugins::Word::Pass => Missed::passed(),
                 plugins::Word::GoOn => {
-                    let selects = routed.notes.selects;
-                    if routed.notes.closes && head.version < Version::HTTP_2 {
-                        connection.socket.set_last();
-                    }
+                    let notes = routed.notes;
                     drop(routed);
-                    if let Some(client) = body.take().and_then(Content::into_client)
-                        && unread::is_open(head.version, &client)
-                    {
-                        unread::read(client).await;
-                    }
-                    return reply::from_cache(record, &route, &mut head, selects, object, now_ms);
+                    let hit = hit(record, &route, head, body, notes, object, now_ms);
+                    return hit.wait().await;
                 }
             },
         },
@@ -258,6 +254,25 @@ async fn proceed(
     }
     let (passage, now) = (Some(Arc::clone(passage)), SystemTime::now());
     source(Ask { record, route, head, body, passage, target, now }, missed).wait().await
+}
+
+/// Answers with a stored response.
+fn hit(
+    record: Record,
+    route: &Route,
+    mut head: Parts,
+    body: Option<Content>,
+    notes: Notes,
+    object: Arc<Object>,
+    now_ms: u64,
+) -> Reply {
+    let version = head.version;
+    if notes.closes && version < Version::HTTP_2 {
+        record.connection().socket.set_last();
+    }
+    let response =
+        reply::from_cache(record, route, &mut head, notes.selects, object, now_ms);
+    unread::reply(response, version, body.and_then(Content::into_client))
 }
 
 /// Asks the route's source.

@@ -9,7 +9,7 @@ use weir_http::cache_status::{CacheStatus, Forward};
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
-use super::client_body::ClientBody;
+use super::client_body::{ClientBody, Verdict};
 use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
 use super::refuse::Refusal;
@@ -173,19 +173,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
     };
-    let (body, verdict) = match ask.body.take_if(|body| !body.is_end_stream()) {
-        None => (RequestBody::Empty, None),
-        Some(Content::Client(body)) => {
-            let (body, verdict) =
-                ClientBody::new(body, &connection.socket, ask.route.body_size_max);
-            (RequestBody::boxed(body), Some(verdict))
-        }
-        Some(Content::Seen(body, verdict)) => {
-            // It need not be as long as the client said.
-            outgoing.head.headers.remove(header::CONTENT_LENGTH);
-            (RequestBody::boxed(body.into_inner()), Some(verdict))
-        }
-    };
+    let (body, verdict) = content(&mut ask, &mut outgoing.head.headers);
     let (request, choice) = outgoing.with(body);
     let request_time_ms = coarse_unix_ms();
     let sent = group.send(connection.worker.index, request, choice).await;
@@ -207,8 +195,8 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
                 && let Some(head) = lead::admit_whole(&ask, &response, request_time_ms)
                 && let Some(flight) = lead_after_all(&ask, scope, mark)
             {
-                let (route, path) = (Arc::clone(&ask.route), ask.target.path.clone());
-                return led(ask, missed, lead::fill(route, path, flight, head, response));
+                let filled = lead::fill(&ask, flight, head, response);
+                return led(ask, missed, filled);
             }
             let value = CacheStatus {
                 forward_status: Some(response.status().as_u16()),
@@ -223,6 +211,23 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
             Some(answer) => ask.answered(answer),
             None => failed(ask, missed, &error, cache),
         },
+    }
+}
+
+/// The request's content for the origin, and what tells whether it was too large.
+fn content(ask: &mut Ask, headers: &mut HeaderMap) -> (RequestBody, Option<Verdict>) {
+    match ask.body.take_if(|body| !body.is_end_stream()) {
+        None => (RequestBody::Empty, None),
+        Some(Content::Client(body)) => {
+            let socket = &ask.connection().socket;
+            let (body, verdict) = ClientBody::new(body, socket, ask.route.body_size_max);
+            (RequestBody::boxed(body), Some(verdict))
+        }
+        Some(Content::Seen(body, verdict)) => {
+            // It need not be as long as the client said.
+            headers.remove(header::CONTENT_LENGTH);
+            (RequestBody::boxed(body.into_inner()), Some(verdict))
+        }
     }
 }
 

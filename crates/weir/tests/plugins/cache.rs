@@ -338,6 +338,39 @@ fn a_key_keeps_responses_apart() {
 }
 
 #[test]
+fn however_many_keys_there_were_the_next_is_stored() {
+    let origin = counting(|_, _| answer("200 OK", FRESH, b"body"));
+    // The key is the target, by reference.
+    let module = own(r#"
+        (func (export "weir_on_lookup") (param i32) (result i64)
+          (i32.store8 (i32.const 1024) (i32.const 13))
+          (i32.store8 (i32.const 1025) (i32.const 1))
+          (i32.store16 (i32.const 1026) (i32.const 0))
+          (i32.store (i32.const 1028) (i32.const 8))
+          (i64.store (i32.const 1032) (i64.load offset=40 (local.get 0)))
+          (i64.const 0x40000000010))"#);
+    let site = setup()
+        .plugin("p", &module, "")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; use "p"; }}"#, origin.url()));
+    let mut client = site.connect();
+    let mut is_hit_of = |target: &str| is_hit(&client.ask("GET", target, &[]).unwrap());
+    for key in 0..4200 {
+        assert!(!is_hit_of(&format!("/{key}")), "{key}");
+        if key % 100 == 0 {
+            is_hit_of("/0");
+        }
+    }
+    // It may be stored a moment after the client has it.
+    let last = wait_for(PATIENCE, || is_hit_of("/4199").then_some(()));
+    assert!(last.is_some(), "the last is stored");
+    assert!(is_hit_of("/0"), "what is used stays");
+    assert!(!is_hit_of("/1"), "what is not made room");
+    for target in ["/4199", "/0"] {
+        assert_eq!(site.purge(target), 1, "{target}");
+    }
+}
+
+#[test]
 fn a_client_or_a_response_is_closed_from_any_hook() {
     for hook in ["lookup", "hit", "miss"] {
         let origin = counting(|_, _| answer("200 OK", FRESH, b"body"));
