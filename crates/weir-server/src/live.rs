@@ -1,6 +1,8 @@
 //! The configuration as the pipeline uses it: names resolved, files opened, headers parsed. Built
 //! once a (re)load and swapped whole; a request in flight keeps the one it started with.
 
+mod tls;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
@@ -10,11 +12,12 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use weir_config::{self as config, Address, Config, HostHeader, Pattern};
 use weir_http::forward::Via;
-use weir_net::tls::{CertStore, CertificateFiles};
+use weir_net::tls::CertStore;
 use weir_origin::files::FileRoot;
 use weir_origin::upstream::Group;
 use weir_plugin::Plugins;
 
+use self::tls::{Tls, build_tls};
 use crate::access_log::AccessLog;
 use crate::chain::Chain;
 use crate::error::StartError;
@@ -47,21 +50,6 @@ pub(crate) struct ListenerSites {
     /// Stands in for the site of requests that reach none. Its log is that of the first site here
     /// that has one.
     pub(crate) nobody: Arc<SiteInfo>,
-}
-
-/// A TLS listener's settings.
-#[derive(Clone)]
-pub(crate) struct Tls {
-    pub(crate) store: Arc<CertStore>,
-    pub(crate) config: Arc<rustls::ServerConfig>,
-    /// What the store was made from, to tell on a reload whether it can be kept.
-    source: TlsSource,
-}
-
-#[derive(Clone, PartialEq)]
-enum TlsSource {
-    Files(Vec<CertificateFiles>),
-    SelfSigned(Vec<String>),
 }
 
 /// A site: a name for logs and metrics, and its routes.
@@ -449,44 +437,6 @@ fn scope(site: &str, route: &config::Route) -> u64 {
         config::Source::Redirect { .. } | config::Source::Respond { .. } => 2.hash(&mut hasher),
     }
     hasher.finish()
-}
-
-fn build_tls(
-    config: &Config,
-    listener: &config::Listener,
-    before: Option<&ListenerSites>,
-) -> Result<Option<Tls>, StartError> {
-    let Some(mode) = listener.tls else { return Ok(None) };
-    let here = config
-        .sites
-        .iter()
-        .filter(|site| site.listeners.iter().any(|l| l.address == listener.address));
-    let source = match mode {
-        config::ListenerTls::Files => {
-            let files = here.flat_map(|site| {
-                site.certificates.iter().map(|certificate| CertificateFiles {
-                    chain: certificate.chain.clone(),
-                    key: certificate.key.clone(),
-                    site_names: site.names.clone(),
-                })
-            });
-            TlsSource::Files(files.collect())
-        }
-        config::ListenerTls::SelfSigned => {
-            TlsSource::SelfSigned(here.flat_map(|site| site.names.clone()).collect())
-        }
-    };
-    if let Some(tls) = before.and_then(|listener| listener.tls.as_ref())
-        && tls.source == source
-    {
-        return Ok(Some(tls.clone()));
-    }
-    let store = Arc::new(match &source {
-        TlsSource::Files(files) => CertStore::from_files(files.clone())?,
-        TlsSource::SelfSigned(names) => CertStore::self_signed(names)?,
-    });
-    let config = weir_net::tls::server_config(Arc::clone(&store))?;
-    Ok(Some(Tls { store, config, source }))
 }
 
 fn edits(edits: &[config::HeaderEdit]) -> Result<Vec<Edit>, StartError> {
