@@ -270,8 +270,7 @@ fn hit(
     if notes.closes && version < Version::HTTP_2 {
         record.connection().socket.set_last();
     }
-    let response =
-        reply::from_cache(record, route, &mut head, notes.selects, object, now_ms);
+    let response = reply::from_cache(record, route, &mut head, notes.selects, object, now_ms);
     unread::reply(response, version, body.and_then(Content::into_client))
 }
 
