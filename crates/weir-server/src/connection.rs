@@ -25,7 +25,7 @@ use crate::chain::Chain;
 use crate::fast_lane::{self, Lane};
 use crate::lane_choice::LaneChoice;
 use crate::pipeline::{self, Introduction};
-use crate::properties::FirstAbout;
+use crate::properties::{FirstAbout, Session};
 use crate::record;
 use crate::stall::WatchedBody;
 use crate::taps;
@@ -37,9 +37,13 @@ pub(crate) struct Connection {
     pub(crate) socket: Arc<Socket>,
     /// The client, as the PROXY header says or as the socket shows.
     pub(crate) client: Option<SocketAddr>,
+    /// Where the client connected to, likewise.
+    pub(crate) destination: Option<SocketAddr>,
     /// Port the client connected to, for X-Forwarded-Port.
     pub(crate) port: u16,
     pub(crate) tls: bool,
+    /// What the handshake agreed on, once it has.
+    pub(crate) session: OnceLock<Session>,
     /// Which listener accepted it; see [`crate::shared::Shared::listener_number`].
     pub(crate) listener: usize,
     /// Its number among all that were accepted.
@@ -87,13 +91,12 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
     let Accepted { fd, peer, local, listener, id } = accepted;
     let mut stream = Stream::new(fd, peer, local, &worker.table);
     let Some(sites) = worker.listener(listener) else { return };
-    let mut client = peer;
-    let mut port = local.map_or(0, |address| address.port());
+    let (mut client, mut destination) = (peer, local);
     if sites.proxy_protocol {
         match read_proxy_header(&mut stream).await {
             Ok(Some(addresses)) => {
                 client = Some(addresses.source);
-                port = addresses.destination.port();
+                destination = Some(addresses.destination);
             }
             Ok(None) => {}
             Err(cause) => {
@@ -108,8 +111,10 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             worker: Arc::clone(&worker),
             socket: Arc::clone(stream.socket()),
             client,
-            port,
+            destination,
+            port: destination.map_or(0, |address| address.port()),
             tls,
+            session: OnceLock::new(),
             listener,
             id,
             introduction: OnceLock::new(),
@@ -189,7 +194,9 @@ async fn serve_tls(
             return;
         }
     };
-    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let session = stream.get_ref().1;
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let _ = connection.session.set(Session::new(session));
     let taps = match chain.is_empty() {
         true => None,
         false => match taps::open(&connection, &chain).await {

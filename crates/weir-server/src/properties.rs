@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustls::{ProtocolVersion, ServerConnection};
 use weir_config::At;
 use weir_plugin::{About, Properties, Value};
 
@@ -15,7 +16,28 @@ pub(crate) struct ConnectionFacts {
     local: Option<SocketAddr>,
     port: u16,
     tls: bool,
+    session: Option<Session>,
     id: u64,
+}
+
+/// What a TLS handshake agreed on.
+#[derive(Clone)]
+pub(crate) struct Session {
+    version: &'static str,
+    /// The name that the client asked for.
+    server_name: Option<Arc<str>>,
+}
+
+impl Session {
+    pub(crate) fn new(session: &ServerConnection) -> Session {
+        let version = match session.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            // Others are not offered.
+            _ => "",
+        };
+        Session { version, server_name: session.server_name().map(Arc::from) }
+    }
 }
 
 /// What plugins may know of a route.
@@ -57,9 +79,10 @@ impl Connection {
     fn new_about(&self, route: &Arc<RouteFacts>, at: At) -> Arc<About> {
         let connection = ConnectionFacts {
             client: self.client,
-            local: self.socket.local(),
+            local: self.destination,
             port: self.port,
             tls: self.tls,
+            session: self.session.get().cloned(),
             id: self.id,
         };
         Arc::new(About {
@@ -82,6 +105,12 @@ impl Properties for ConnectionFacts {
             ["connection", "id"] => Some(Value::Uint(self.id)),
             ["connection", "mtls"] => Some(Value::Bool(false)),
             ["connection", "tls"] => Some(Value::Bool(self.tls)),
+            ["connection", "tls_version"] => {
+                self.session.as_ref().map(|session| Value::from(session.version))
+            }
+            ["connection", "requested_server_name"] => {
+                self.session.as_ref()?.server_name.as_deref().map(Value::from)
+            }
             _ => None,
         }
     }

@@ -201,3 +201,59 @@ fn plugins_see_that_a_connection_is_encrypted() {
         }
     }
 }
+
+/// Answers with what a property of the connection is; 404 if there is none.
+fn tells(property: &str) -> String {
+    let property = property.replace('.', "\0");
+    proxy_wasm(&format!(
+        r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+          (if (call $proxy_get_property @{{{property}}} (i32.const 512) (i32.const 516))
+            (then (call $answer (i32.const 404) (i32.const 0) (i32.const 0)))
+            (else (call $answer (i32.const 200)
+                                (i32.load (i32.const 512)) (i32.load (i32.const 516)))))
+          (i32.const 1))"#
+    ))
+}
+
+#[test]
+fn connections_tell_of_their_tls_and_their_addresses() {
+    let (encrypted, proxied) = (crate::common::free_address(), crate::common::free_address());
+    let paths = [
+        ("/version", "connection.tls_version"),
+        ("/name", "connection.requested_server_name"),
+        ("/address", "destination.address"),
+        ("/port", "destination.port"),
+    ];
+    let mut setup = setup();
+    let mut routes = String::new();
+    for (path, property) in paths {
+        setup = setup.plugin(property, &tells(property), "");
+        routes.push_str(&format!("route \"{path}\" {{ respond \"\"; use \"{property}\"; }}\n"));
+    }
+    let site = setup
+        .block(&format!(
+            r#"site "a.example" {{ listen "{encrypted}" tls="self-signed"; {routes} }}
+            site "b.example" {{ listen "{proxied}" proxy-protocol=#true; {routes} }}"#
+        ))
+        .run(&routes);
+    let by_tls = |path: &str| {
+        let got = crate::tls_client::get(encrypted, "a.example", path, &["http/1.1"]).unwrap();
+        (got.status, String::from_utf8(got.body).unwrap())
+    };
+    assert_eq!(by_tls("/version"), (200, "TLSv1.3".to_owned()));
+    assert_eq!(by_tls("/name"), (200, "a.example".to_owned()));
+    assert_eq!(by_tls("/address"), (200, encrypted.to_string()));
+    let by_proxy = |path: &str| {
+        let mut client = crate::common::client::Client::connect(proxied).unwrap();
+        let head = "PROXY TCP4 192.0.2.7 198.51.100.1 5000 443\r\n";
+        let request = format!("{head}GET {path} HTTP/1.1\r\nHost: b.example\r\n\r\n");
+        client.send(request.as_bytes()).unwrap();
+        client.response("GET").unwrap()
+    };
+    assert_eq!(text(&by_proxy("/address")), "198.51.100.1:443");
+    assert_eq!(by_proxy("/port").body, 443u64.to_le_bytes());
+    for path in ["/version", "/name"] {
+        assert_eq!(by_proxy(path).status, 404, "{path}");
+    }
+    assert_eq!(text(&site.get("/address", &[])), site.address.to_string());
+}
