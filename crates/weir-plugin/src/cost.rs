@@ -1,7 +1,7 @@
 //! What a hook is expected to cost, by what it has cost: decides whether it runs on the worker or
 //! leaves it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Bodies beyond this size are taken for long work until one has been measured.
@@ -14,10 +14,16 @@ pub(crate) struct Cost {
     call_ns: AtomicU64,
     /// Nanoseconds of a mebibyte, shifted left by 4; 0 means unknown.
     mebibyte_ns: AtomicU64,
+    /// The last call took suddenly long. The clock on the wall cannot tell a call that works from
+    /// one that was interrupted: only the second in a row is believed.
+    is_suspect: AtomicBool,
 }
 
 /// Weight of what is known against one new sample.
 const INERTIA: u64 = 8;
+
+/// So many times the average is sudden.
+const SUDDEN: u64 = 4;
 
 /// Pieces smaller than this say nothing about the price of a byte.
 const TELLING_BYTES: usize = 4096;
@@ -26,11 +32,19 @@ impl Cost {
     /// A call over so many bytes took so long.
     pub(crate) fn learn(&self, bytes: usize, took: Duration) {
         let ns = (took.as_nanos() as u64) << 4;
-        if bytes < TELLING_BYTES {
-            average(&self.call_ns, ns);
-        } else {
-            average(&self.mebibyte_ns, (u128::from(ns) * (1 << 20) / bytes as u128) as u64);
+        let (known, sample) = match bytes < TELLING_BYTES {
+            true => (&self.call_ns, ns),
+            false => (&self.mebibyte_ns, (u128::from(ns) * (1 << 20) / bytes as u128) as u64),
+        };
+        let before = known.load(Relaxed);
+        let is_sudden = before != 0 && sample > before.saturating_mul(SUDDEN);
+        if is_sudden && !self.is_suspect.swap(true, Relaxed) {
+            return;
         }
+        if !is_sudden {
+            self.is_suspect.store(false, Relaxed);
+        }
+        average(known, sample);
     }
 
     /// Whether a call over so many bytes is expected to take longer than `threshold`.
@@ -49,8 +63,8 @@ fn average(known: &AtomicU64, sample: u64) {
     let before = known.load(Relaxed);
     let after = match before {
         0 => sample.max(1),
-        // A call that suddenly takes long is believed at once; it is forgiven slowly.
-        _ if sample > before * 4 => sample,
+        // What is believed is believed at once; it is forgiven slowly.
+        _ if sample > before.saturating_mul(SUDDEN) => sample,
         _ => (before * (INERTIA - 1) + sample) / INERTIA,
     };
     known.store(after, Relaxed);
@@ -73,12 +87,17 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_call_is_believed_and_then_slowly_forgotten() {
+    fn the_second_slow_call_is_believed_and_then_slowly_forgotten() {
         let cost = Cost::default();
         for _ in 0..10 {
             cost.learn(0, Duration::from_micros(1));
         }
         assert!(!cost.is_long(100, THRESHOLD));
+        cost.learn(0, Duration::from_millis(20));
+        assert!(!cost.is_long(100, THRESHOLD), "it may have been interrupted");
+        cost.learn(0, Duration::from_micros(1));
+        cost.learn(0, Duration::from_millis(20));
+        assert!(!cost.is_long(100, THRESHOLD), "again, but not in a row");
         cost.learn(0, Duration::from_millis(20));
         assert!(cost.is_long(100, THRESHOLD));
         for _ in 0..10 {
