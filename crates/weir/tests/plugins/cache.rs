@@ -83,6 +83,24 @@ fn at_the_fill_a_response_is_transformed_once() {
 }
 
 #[test]
+fn at_the_fill_a_proxy_wasm_plugin_may_forbid_to_store() {
+    let module = proxy_wasm(
+        r#"
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+          (drop (call $proxy_set_property @{weir.cache.no_store} @{true}))
+          (i32.const 0))"#,
+    );
+    let origin = counting(|n, _| answer("200 OK", FRESH, format!("body {n}").as_bytes()));
+    let site = setup()
+        .plugin("p", &module, "")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; use "p" at="fill"; }}"#, origin.url()));
+    for round in 0..3 {
+        let got = site.get("/a", &[]);
+        assert_eq!((text(&got), is_hit(&got)), (format!("body {round}").as_str(), false));
+    }
+}
+
+#[test]
 fn at_the_fill_files_are_transformed_once() {
     let site = setup()
         .plugin("p", &upper("one"), "")

@@ -36,6 +36,7 @@ const IMPORTS: &[(&str, &str, &str, &str)] = &[
     ("env", "proxy_set_tick_period_milliseconds", "i", "i"),
     ("env", "proxy_set_effective_context", "i", "i"),
     ("env", "proxy_get_property", "iiii", "i"),
+    ("env", "proxy_set_property", "iiii", "i"),
     ("env", "proxy_get_buffer_bytes", "iiiii", "i"),
     ("env", "proxy_set_buffer_bytes", "iiiii", "i"),
     ("env", "proxy_get_header_map_value", "iiiii", "i"),

@@ -104,7 +104,8 @@ impl Passage {
                 false => Shown::Shown(body.map_err(Into::into).boxed_unsync()),
             };
             let passed = step.stream.response(shown, content).await;
-            is_marred |= passed.failure.is_some();
+            let wishes = &passed.wishes.cache;
+            is_marred |= passed.failure.is_some() || wishes.no_store || wishes.pass;
             let made = match outcome(&step.stream, passed, &mut parts) {
                 Ok(Outcome { body, is_changed }) => {
                     if is_changed {
