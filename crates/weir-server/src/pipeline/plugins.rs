@@ -7,6 +7,7 @@ mod local;
 mod request;
 mod response;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use http::header;
@@ -60,6 +61,15 @@ pub(super) struct Combined {
     pub(super) upstream: Option<Arc<Group>>,
     /// The route is found anew.
     pub(super) reroute: bool,
+}
+
+impl Combined {
+    /// Chooses another part of the cache, by this beside all that was before it, in order.
+    fn keep_apart(&mut self, by: impl Hash) {
+        let mut hasher = DefaultHasher::new();
+        (self.variant, by).hash(&mut hasher);
+        self.variant = hasher.finish();
+    }
 }
 
 /// A request for the plugins.
@@ -211,9 +221,6 @@ impl Passage {
                 }
                 Err(failure) => return Err(End::Failed(failure)),
             };
-            if link.at == At::Fill {
-                self.wishes.variant ^= generation.fingerprint();
-            }
             let wishes = request.show(connection, route, &stream).await;
             if request.is_torn {
                 return Err(End::Torn);
@@ -239,12 +246,14 @@ impl Passage {
         let stream = step.stream.clone();
         let generation = stream.generation();
         let policy = generation.on_failure();
-        self.steps.push(step);
         match wishes {
-            Ok(wishes) => self.take(connection, wishes)?,
+            Ok(wishes) => {
+                self.passed(step);
+                self.take(connection, wishes)?;
+            }
+            // Nothing that it would make of the response is made, or kept apart.
             Err(failure) if policy == OnFailure::Pass => {
                 skipped(generation.name(), &failure);
-                self.steps.pop();
                 return Ok(());
             }
             Err(failure) => return Err(End::Failed(failure)),
@@ -281,6 +290,15 @@ impl Passage {
         self.add(connection, step, wishes, request).await
     }
 
+    /// A plugin has let the request pass. What it makes of responses at the fill is kept apart.
+    fn passed(&mut self, step: Step) {
+        let generation = step.stream.generation();
+        if step.at == At::Fill && generation.hooks().sees_responses() {
+            self.wishes.keep_apart(generation.fingerprint());
+        }
+        self.steps.push(step);
+    }
+
     /// Takes over what a plugin wishes.
     fn take(&mut self, connection: &Connection, wishes: Wishes) -> Result<(), End> {
         if let Some(answer) = wishes.answer {
@@ -290,13 +308,14 @@ impl Passage {
             return Err(End::Closed);
         }
         if let Some(key) = wishes.cache.key {
-            self.wishes.variant ^= hash(&key).rotate_left(self.steps.len() as u32);
+            // The same key of another plugin is another one.
+            self.wishes.keep_apart((self.steps.len(), &key));
         }
         self.wishes.pass |= wishes.cache.pass;
         self.wishes.validate |= wishes.cache.validate;
         self.wishes.reroute |= wishes.reroute;
         if let Some(name) = wishes.upstream {
-            self.wishes.variant ^= hash(name.as_bytes());
+            self.wishes.keep_apart(&name);
             self.wishes.upstream = upstream(connection, &name);
         }
         Ok(())
@@ -448,11 +467,4 @@ fn skipped(plugin: &str, failure: &Failure) {
     // As a text, whose lines are escaped.
     let why = || failure.to_string();
     tracing::debug!(plugin, failure = why(), "the request goes on without the plugin");
-}
-
-fn hash(bytes: &[u8]) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
 }

@@ -14,14 +14,18 @@ const FRESH: &str = "Cache-Control: max-age=600\r\nETag: \"v1\"\r\nAccept-Ranges
 
 /// Makes letters large, and logs every response that it sees.
 fn upper(mark: &str) -> String {
-    own(&format!(
+    own(&upper_code(mark))
+}
+
+fn upper_code(mark: &str) -> String {
+    format!(
         r#"(func (export "weir_on_response") (param i32) (result i64)
           (drop (call $log (i32.const 3) @{{seen by {mark}}}))
           @edits{{WANT 1;SET x-made-by={mark}}})
         (func (export "weir_on_response_body") (param i32) (result i64)
           (call $upper (i32.load offset=96 (local.get 0)) (i32.load offset=100 (local.get 0)))
           (call $piece (local.get 0)))"#
-    ))
+    )
 }
 
 fn runs(site: &Site, mark: &str) -> usize {
@@ -98,6 +102,37 @@ fn at_the_fill_a_proxy_wasm_plugin_may_forbid_to_store() {
         let got = site.get("/a", &[]);
         assert_eq!((text(&got), is_hit(&got)), (format!("body {round}").as_str(), false));
     }
+}
+
+#[test]
+fn what_a_plugin_failed_over_is_not_taken_for_what_it_makes() {
+    let fails = upper_code("one")
+        + r#"(func (export "weir_on_request") (param i32) (result i64)
+          (if (i32.gt_u (i32.load offset=72 (local.get 0)) (i32.const 3)) (then unreachable))
+          (i64.const 0))"#;
+    let module = own(&fails);
+    let origin = counting(|n, _| answer("200 OK", FRESH, format!("body {n}").as_bytes()));
+    let site = setup()
+        .plugin("p", &module, "on-failure \"pass\"")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; use "p" at="fill"; }}"#, origin.url()));
+    let many: Vec<(&str, &str)> = vec![("x-a", "1"), ("x-b", "1"), ("x-c", "1"), ("x-d", "1")];
+    assert_eq!(text(&site.get("/a", &many)), "body 0", "without the plugin");
+    let made = wait_for(PATIENCE, || (text(&site.get("/a", &[])) == "BODY 1").then_some(()));
+    assert!(made.is_some(), "made by it: {}", text(&site.get("/a", &[])));
+}
+
+#[test]
+fn a_plugin_used_twice_keeps_what_it_makes_apart_too() {
+    let origin = counting(|n, _| answer("200 OK", FRESH, format!("body {n}").as_bytes()));
+    let site = setup().plugin("p", &upper("one"), "").run(&format!(
+        r#"route "/*" {{ proxy "{}"; use "p" at="fill"; use "p" at="fill"; }}"#,
+        origin.url()
+    ));
+    assert_eq!(text(&site.get("/a", &[])), "BODY 0");
+    let routes = format!(r#"route "/*" {{ proxy "{}"; }}"#, origin.url());
+    let (status, why) = site.reload("", &routes);
+    assert_eq!(status, 200, "{why}");
+    assert_eq!(text(&site.get("/a", &[])), "body 1", "not what the plugin made");
 }
 
 #[test]

@@ -82,13 +82,10 @@ pub(in crate::pipeline) fn begin(
                 }
             },
         };
-        if link.at == At::Fill {
-            begun.passage.wishes.variant ^= generation.fingerprint();
-        }
         begun.next = index + 1;
         let step = Step { stream, at: link.at };
         match passed {
-            AtOnce::Unchanged => begun.passage.steps.push(step),
+            AtOnce::Unchanged => begun.passage.passed(step),
             AtOnce::Later(passed) => {
                 begun.pending = Some(Pending::Seen(step, passed));
                 break;
