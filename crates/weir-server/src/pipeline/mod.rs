@@ -218,7 +218,7 @@ async fn proceed(
                 plugins::Word::Answer(answer) => {
                     return plugins::answered(record, &head, body.as_ref(), *answer);
                 }
-                plugins::Word::Close => return plugins::closed(record, &head),
+                plugins::Word::Close => return plugins::closed(Some(record)),
                 plugins::Word::Validate => Missed::outdated(&routed, connection, object),
                 plugins::Word::GoOn if passage.wishes.validate => {
                     Missed::outdated(&routed, connection, object)
@@ -238,7 +238,7 @@ async fn proceed(
         plugins::Missing::Answer(answer) => {
             return plugins::answered(record, &head, body.as_ref(), *answer);
         }
-        plugins::Missing::Close => return plugins::closed(record, &head),
+        plugins::Missing::Close => return plugins::closed(Some(record)),
     };
     let mut target = routed.into_target(&head.uri);
     target.upstream = instead.upstream;

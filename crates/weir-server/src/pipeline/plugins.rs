@@ -174,11 +174,11 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
     };
     let passage = Arc::new(passage);
     record.set_passage(Arc::clone(&passage));
-    let (method, version) = (head.method.clone(), head.version);
+    let method = head.method.clone();
     let response = match passed {
         Ok(()) => super::proceed(&connection, record, route, head, content, &passage).await,
         Err(End::Answered(answer)) => answered(record, &head, content.as_ref(), *answer),
-        Err(End::Closed) => closed(record, &head),
+        Err(End::Closed) => closed(Some(record)),
         Err(End::Torn) => {
             let is_too_large = content.as_ref().is_some_and(Content::is_too_large);
             let refusal = match is_too_large {
@@ -192,7 +192,7 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
             refuse::refuse(refusal(&failure), record, &head, client)
         }
     };
-    passage.response(response, &method, version).await
+    passage.response(response, &method).await
 }
 
 impl Passage {

@@ -141,7 +141,7 @@ pub(super) fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
             let value = CacheStatus { detail: Some("plugin"), ..forwarded };
             stored(ask, Whole::Object(object), CacheResult::Miss, value)
         }
-        Led::Closed => plugins::closed(ask.record, &ask.head),
+        Led::Closed => plugins::closed(Some(ask.record)),
         Led::Pass(response, why) => {
             let forward_status = Some(response.status().as_u16());
             let value = CacheStatus { detail: why, forward_status, ..forwarded };

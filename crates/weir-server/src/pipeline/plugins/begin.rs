@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::Version;
 use weir_cache::Object;
 use weir_config::{At, OnFailure};
 use weir_http::head::Head;
@@ -168,7 +167,5 @@ pub(in crate::pipeline) fn go_on(
     let mut parts = http::Request::new(()).into_parts().0;
     let response = reply::from_cache(record, route, &mut parts, false, object, now_ms);
     let method = if head.is_head { http::Method::HEAD } else { http::Method::GET };
-    Reply::Later(Box::pin(async move {
-        passage.response_from(response, &method, Version::HTTP_11, onward).await
-    }))
+    Reply::Later(Box::pin(async move { passage.response_from(response, &method, onward).await }))
 }

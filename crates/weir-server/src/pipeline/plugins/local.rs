@@ -42,9 +42,7 @@ pub(super) fn replaced(
         record.status = answer.status.as_u16();
     }
     let mut headers = answer.headers;
-    for name in &FRAMING {
-        headers.remove(name);
-    }
+    unframed(&mut headers);
     let content = match *method == http::Method::HEAD {
         true => {
             headers.insert(header::CONTENT_LENGTH, answer.body.len().into());
@@ -58,13 +56,15 @@ pub(super) fn replaced(
     response
 }
 
-/// The plugin wants the client gone.
-pub(in crate::pipeline) fn closed(record: Record, head: &Parts) -> Response<ReplyBody> {
-    let _ = head;
-    closed_late(Some(record))
+/// How a plugin's answer is framed is not for the plugin to say.
+pub(super) fn unframed(headers: &mut HeaderMap) {
+    for name in &FRAMING {
+        headers.remove(name);
+    }
 }
 
-pub(super) fn closed_late(record: Option<Record>) -> Response<ReplyBody> {
+/// The plugin wants the client gone.
+pub(in crate::pipeline) fn closed(record: Option<Record>) -> Response<ReplyBody> {
     if let Some(record) = &record {
         let socket = &record.connection().socket;
         socket.reset_on_close(true);
@@ -73,16 +73,6 @@ pub(super) fn closed_late(record: Option<Record>) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::new(Body::Torn, record));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response
-}
-
-pub(super) fn failed_late(
-    record: Option<Record>,
-    method: &http::Method,
-    version: Version,
-    failure: &Failure,
-) -> Response<ReplyBody> {
-    let _ = version;
-    replaced(record, method, failed(failure))
 }
 
 /// The answer to a request that cannot do without a plugin that failed.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Response, StatusCode, Version};
+use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use weir_config::{At, OnFailure};
 use weir_origin::upstream::ResponseBody;
 use weir_plugin::{CallBody, Content as Shown, Passed, ResponseHead, Stream, Want};
 
-use super::local::{closed_late, failed_late, replaced};
+use super::local::{closed, failed, replaced, unframed};
 use super::request::{FRAMING, keep};
 use super::{End, Onward, Passage, Shower, skipped};
 use crate::body::{Content as Body, ReplyBody};
@@ -20,9 +20,8 @@ impl Passage {
         &self,
         response: Response<ReplyBody>,
         method: &http::Method,
-        version: Version,
     ) -> Response<ReplyBody> {
-        self.response_from(response, method, version, Onward { index: 0, passed: None }).await
+        self.response_from(response, method, Onward { index: 0, passed: None }).await
     }
 
     /// Goes on showing a response.
@@ -30,7 +29,6 @@ impl Passage {
         &self,
         mut response: Response<ReplyBody>,
         method: &http::Method,
-        version: Version,
         onward: Onward,
     ) -> Response<ReplyBody> {
         let Onward { index, mut passed } = onward;
@@ -65,9 +63,9 @@ impl Passage {
                     response = replaced(record, method, *answer);
                     continue;
                 }
-                Err(End::Closed | End::Torn) => return closed_late(record),
+                Err(End::Closed | End::Torn) => return closed(record),
                 Err(End::Failed(failure)) => {
-                    return failed_late(record, method, version, &failure);
+                    return replaced(record, method, failed(&failure));
                 }
             };
             if is_changed {
@@ -116,6 +114,7 @@ impl Passage {
                 Err(End::Answered(answer)) => {
                     parts.status = answer.status;
                     parts.headers = answer.headers;
+                    unframed(&mut parts.headers);
                     let content = http_body_util::Full::new(answer.body);
                     Some(content.map_err(|never| match never {}).boxed_unsync())
                 }
