@@ -309,6 +309,8 @@ int64_t WEIR_IMPORT(property)(const uint8_t *path, size_t len);
 int32_t WEIR_IMPORT(property_set)(
     const uint8_t *path, size_t path_len, const uint8_t *value, size_t len);
 int32_t WEIR_IMPORT(call)(const uint8_t *request, size_t len, uint32_t timeout_ms);
+/* The number of a value that is not there: whoever sets with it is the first, or fails. */
+#define WEIR_ABSENT UINT32_MAX
 int64_t WEIR_IMPORT(shared_get)(const uint8_t *key, size_t len, uint32_t *cas);
 int32_t WEIR_IMPORT(shared_set)(
     const uint8_t *key, size_t key_len, const uint8_t *value, size_t len, uint32_t cas);

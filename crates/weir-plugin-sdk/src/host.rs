@@ -236,6 +236,17 @@ pub fn call(request: &mut Edits, timeout: Duration) -> Result<u32> {
     number(raw::call(list.as_ptr(), list.len(), ms))
 }
 
+/// What a key of the shared data must hold for its value to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything, or nothing.
+    Any,
+    /// Nothing: of several that set it first, one does.
+    Absent,
+    /// The value with this number, which [`shared_get`] gave.
+    Cas(u32),
+}
+
 /// A value of the shared data, and the number that changes when it does. Keys are the plugin's own;
 /// `name/key` is the key of somebody else, if the policy allows that name.
 ///
@@ -247,13 +258,18 @@ pub fn shared_get(key: &str) -> Result<(Vec<u8>, u32)> {
     Ok((value, cas))
 }
 
-/// Sets a value of the shared data, if its number is still `cas`; in any case if that is `None`.
+/// Sets a value of the shared data, if the key holds what is expected.
 ///
 /// # Errors
 /// [`HostError::Mismatch`], [`HostError::Limit`].
-pub fn shared_set(key: &str, value: &[u8], cas: Option<u32>) -> Result<()> {
+pub fn shared_set(key: &str, value: &[u8], expect: Expect) -> Result<()> {
     let (ptr, len) = (value.as_ptr(), value.len());
-    done(raw::shared_set(key.as_ptr(), key.len(), ptr, len, cas.unwrap_or(0)))
+    let cas = match expect {
+        Expect::Any => 0,
+        Expect::Absent => u32::MAX,
+        Expect::Cas(cas) => cas,
+    };
+    done(raw::shared_set(key.as_ptr(), key.len(), ptr, len, cas))
 }
 
 impl Queue {

@@ -3,7 +3,7 @@
 use super::plugin::Plugin;
 use super::status::{Outcome, Status};
 use crate::host::Environment;
-use crate::shared::{DataError, MetricError, MetricKind, QueueError};
+use crate::shared::{DataError, Expect, MetricError, MetricKind, QueueError};
 
 /// Under which name a key is kept, and as what. A key is the plugin's own, unless it begins with
 /// the name of somebody else's data, which the plugin may use, and a slash.
@@ -43,7 +43,7 @@ pub(super) fn set_data(
     let value = plugin.owned(value_data, value_size)?;
     let environment = plugin.environment();
     let (space, key) = place(environment, &key);
-    match environment.commons.set_data(space, key, value, cas) {
+    match environment.commons.set_data(space, key, value, Expect::from_cas(cas)) {
         Ok(_) => Ok(()),
         Err(DataError::Mismatch) => Err(Status::CasMismatch.into()),
         // Of the statuses that the specification has for this call, the one that plugins are

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub(crate) use data::DataError;
+pub(crate) use data::{CAS_ABSENT, DataError, Expect};
 pub(crate) use metrics::MetricError;
 pub use metrics::{MetricKind, MetricReading, PluginMetrics};
 pub(crate) use queue::QueueError;
@@ -41,15 +41,15 @@ impl Commons {
         self.data.value(space, key)
     }
 
-    /// Sets a value, if `cas` is 0 or the number that the value has now. Returns its new number.
+    /// Sets a value, if the key holds what is expected. Returns the value's number.
     pub(crate) fn set_data(
         &self,
         space: &str,
         key: &str,
         value: Bytes,
-        cas: u32,
+        expect: Expect,
     ) -> Result<u32, DataError> {
-        self.data.set(space, key, value, cas)
+        self.data.set(space, key, value, expect)
     }
 
     /// Opens a queue, and makes it if it is not there. An instance with a home that is not `home`'s

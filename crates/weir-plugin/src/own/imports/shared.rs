@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{Error, Outcome, Plugin};
 use crate::host::Environment;
 use crate::memory;
-use crate::shared::{DataError, MetricError, MetricKind, QueueError};
+use crate::shared::{CAS_ABSENT, DataError, Expect, MetricError, MetricKind, QueueError};
 
 /// Where a name belongs: it is the plugin's own, unless it begins with the name of somebody else's
 /// space, which the plugin may use, and a slash.
@@ -29,11 +29,12 @@ pub(super) fn data(plugin: Plugin<'_>, ptr: u32, len: u32, cas_to: u32) -> Outco
     if cas_to != NOWHERE {
         plugin.bytes(cas_to, 4)?;
     }
-    let (value, cas) = environment.commons.data(space, key).ok_or(Error::NotFound)?;
+    let held = environment.commons.data(space, key);
     if cas_to != NOWHERE {
+        let cas = held.as_ref().map_or(CAS_ABSENT, |(_, cas)| *cas);
         memory::write_u32(plugin.memory, cas_to, cas)?;
     }
-    Ok(value)
+    held.map(|(value, _)| value).ok_or(Error::NotFound)
 }
 
 pub(super) fn set_data(
@@ -45,7 +46,8 @@ pub(super) fn set_data(
     let environment = plugin.environment();
     let (space, key) = place(environment, plugin.text(key, key_len)?);
     let value = Bytes::copy_from_slice(plugin.bytes(ptr, len)?);
-    match environment.commons.set_data(space, key, value, cas) {
+    let expect = if cas == CAS_ABSENT { Expect::Absent } else { Expect::from_cas(cas) };
+    match environment.commons.set_data(space, key, value, expect) {
         Ok(_) => Ok(()),
         Err(DataError::Mismatch) => Err(Error::Mismatch),
         Err(_) => Err(Error::Limit),

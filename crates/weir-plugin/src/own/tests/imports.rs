@@ -198,9 +198,12 @@ fn shared_data_is_compared_and_swapped() {
     let (key, value) = (string(0), string(1));
     let get = format!("call $shared_get {key} (i32.const 8192)");
     let set = |cas: u32| format!("call $shared_set {key} {value} (i32.const {cas})");
+    let nothing = check(&[(&get, -1)], lenient());
+    assert_eq!(nothing.half(8192) as u32, u32::MAX, "there is none");
     let puppet = check(
         &[
-            (&get, -1),
+            (&set(u32::MAX), 0),
+            (&set(u32::MAX), -7),
             (&set(0), 0),
             (&set(99), -7),
             (
