@@ -326,8 +326,8 @@ impl Exchange {
         self.again = false;
         self.is_paused = false;
         self.is_resumed = false;
-        // Somebody may still listen for the request before.
-        if Arc::strong_count(&self.signal) > 1 {
+        // Somebody may still listen for the request before, or it was sent on.
+        if Arc::strong_count(&self.signal) > 1 || self.signal.source().is_some() {
             self.signal = Arc::default();
         }
     }

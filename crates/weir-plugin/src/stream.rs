@@ -18,6 +18,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::generation::Generation;
 use crate::hooks::Hooks;
 use crate::instance::Instance;
+use crate::properties::Properties;
 use crate::signal::Signal;
 
 thread_local! {
@@ -53,7 +54,7 @@ struct Inner {
     generation: Arc<Generation>,
     /// The worker that serves the request.
     worker: usize,
-    seat: Mutex<Seat>,
+    seat: Seat,
     signal: Arc<Signal>,
     /// An answer that came when the head was gone already.
     late_answer: Mutex<Option<Result<Answer, Failure>>>,
@@ -61,12 +62,16 @@ struct Inner {
 
 /// Where the exchange is.
 enum Seat {
-    /// Here, between calls.
-    Travelling(Option<Box<Exchange>>),
+    /// Here, between calls; nowhere during one, and when it was lost with its instance.
+    Travelling(Mutex<Option<Box<Exchange>>>),
     /// In an instance.
     Bound { place: usize, serial: u64, id: u32 },
-    /// Lost with its instance.
-    Lost,
+}
+
+impl Seat {
+    fn travelling(exchange: Box<Exchange>) -> Seat {
+        Seat::Travelling(Mutex::new(Some(exchange)))
+    }
 }
 
 /// What a hook did, and what was taken out of the exchange afterwards.
@@ -91,6 +96,36 @@ impl Stream {
         };
         generation.ready(place).await?;
         Stream::bind(generation, worker, place, facts).wait().await
+    }
+
+    /// Begins on proxy-wasm with a request without content, whose head the plugin is shown at once.
+    /// `None` if the plugin has to be waited for: it has seen nothing then.
+    ///
+    /// # Errors
+    /// If the plugin fails; it has seen the request then.
+    pub(crate) fn begin_at_once<T>(
+        generation: &Arc<Generation>,
+        worker: usize,
+        facts: &Facts,
+        head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
+        take: impl FnOnce(&mut Exchange, Action) -> T,
+    ) -> Option<Result<(Stream, Action, T), Failure>> {
+        let is_here = HERE.get() == Some(worker) && generation.slot(worker).is_filled();
+        if !is_here || generation.is_resting() || generation.is_long_in_all() {
+            return None;
+        }
+        generation.slot(worker).with_any(|instance| {
+            let timer = Timer::start(generation, worker, Phase::RequestHead, 0);
+            let (id, action) = instance.begin(facts, head())?;
+            timer.stop(0, instance);
+            let serial = instance.serial();
+            let exchange = instance.exchange(id).ok_or_else(lost)?;
+            let taken = take(exchange, action);
+            let signal = Arc::clone(&exchange.signal);
+            generation.place_stats(worker).count_stream();
+            let seat = Seat::Bound { place: worker, serial, id };
+            Ok((Stream::new(generation, worker, signal, seat), action, taken))
+        })
     }
 
     /// Shows a request without content to a plugin that has no hook but the one for its head. Most
@@ -123,7 +158,7 @@ impl Stream {
             generation.place_stats(worker).count_stream();
             kept.map(|(exchange, action)| {
                 let signal = Arc::clone(&exchange.signal);
-                let seat = Seat::Travelling(Some(exchange));
+                let seat = Seat::travelling(exchange);
                 (Stream::new(generation, worker, signal, seat), action)
             })
         }))
@@ -142,12 +177,7 @@ impl Stream {
             generation.place_stats(worker).count_stream();
             let exchange = Box::new(Exchange::new(facts.clone()));
             let signal = Arc::clone(&exchange.signal);
-            return Some(Ok(Stream::new(
-                generation,
-                worker,
-                signal,
-                Seat::Travelling(Some(exchange)),
-            )));
+            return Some(Ok(Stream::new(generation, worker, signal, Seat::travelling(exchange))));
         }
         if generation.is_long_in_all() || !generation.slot(worker).is_filled() {
             return None;
@@ -183,7 +213,6 @@ impl Stream {
     }
 
     fn new(generation: &Arc<Generation>, worker: usize, signal: Arc<Signal>, seat: Seat) -> Stream {
-        let seat = Mutex::new(seat);
         let generation = Arc::clone(generation);
         let late_answer = Mutex::new(None);
         Stream(Arc::new(Inner { generation, worker, seat, signal, late_answer }))
@@ -206,6 +235,11 @@ impl Stream {
 
     pub(crate) fn signal(&self) -> &Signal {
         &self.0.signal
+    }
+
+    /// Tells the plugin whom the request was sent on to.
+    pub fn set_source(&self, source: Arc<dyn Properties>) {
+        self.0.signal.set_source(source);
     }
 
     /// A response went to the client.
@@ -242,17 +276,16 @@ impl Stream {
         put: impl FnOnce(&mut Exchange) + Send + 'static,
         take: impl FnOnce(&mut Exchange, Action) -> T + Send + 'static,
     ) -> Turn<Outcome<T>> {
-        let mut seat = self.0.seat.lock();
-        match &mut *seat {
+        match &self.0.seat {
             Seat::Travelling(exchange) => {
-                let Some(mut exchange) = exchange.take() else { return Turn::Now(Err(lost())) };
+                let Some(mut exchange) = exchange.lock().take() else {
+                    return Turn::Now(Err(lost()));
+                };
                 put(&mut exchange);
-                drop(seat);
                 self.visit(exchange, phase, end, bytes, take)
             }
             Seat::Bound { place, serial, id } => {
                 let (place, serial, id) = (*place, *serial, *id);
-                drop(seat);
                 let generation = &self.0.generation;
                 let stats = Arc::clone(generation);
                 at_place(generation, place, Some(serial), move |instance| {
@@ -266,7 +299,6 @@ impl Stream {
                     Ok((action, take(exchange, action)))
                 })
             }
-            Seat::Lost => Turn::Now(Err(lost())),
         }
     }
 
@@ -294,7 +326,9 @@ impl Stream {
                 (Ok(action), Some(exchange)) => Some(take(exchange, *action)),
                 _ => None,
             };
-            *inner.seat.lock() = exchange.map_or(Seat::Lost, |back| Seat::Travelling(Some(back)));
+            if let Seat::Travelling(seat) = &inner.seat {
+                *seat.lock() = exchange;
+            }
             let action = result?;
             Ok((action, taken.ok_or_else(lost)?))
         };
@@ -313,18 +347,17 @@ impl Stream {
         &self,
         look: impl FnOnce(&mut Exchange) -> T + Send + 'static,
     ) -> Turn<Result<T, Failure>> {
-        let mut seat = self.0.seat.lock();
-        match &mut *seat {
-            Seat::Travelling(Some(exchange)) => Turn::Now(Ok(look(exchange))),
+        match &self.0.seat {
+            Seat::Travelling(exchange) => {
+                Turn::Now(exchange.lock().as_deref_mut().map(look).ok_or_else(lost))
+            }
             Seat::Bound { place, serial, id } => {
                 let (place, serial, id) = (*place, *serial, *id);
-                drop(seat);
                 at_place(&self.0.generation, place, Some(serial), move |instance| {
                     Ok(instance.exchange(id).map(look))
                 })
                 .map(|looked| looked.and_then(|looked| looked.ok_or_else(lost)))
             }
-            Seat::Travelling(None) | Seat::Lost => Turn::Now(Err(lost())),
         }
     }
 }
@@ -388,12 +421,12 @@ impl<'a> Timer<'a> {
             Some(began) => {
                 let took = began.elapsed();
                 self.generation.place_stats(self.place).record(took);
-                self.generation.cost(self.phase).learn(bytes, took);
+                self.generation.learn(self.phase, bytes, took);
             }
             // Not timed, but the watch met it.
             None if instance.was_noticed() => {
                 let at_least = crate::limits::WATCH_PERIOD_BUSY;
-                self.generation.cost(self.phase).learn(bytes, at_least);
+                self.generation.learn(self.phase, bytes, at_least);
             }
             None => {}
         }
@@ -403,17 +436,19 @@ impl<'a> Timer<'a> {
 impl Drop for Inner {
     /// The request is over for the plugin: it logs, and forgets it.
     fn drop(&mut self) {
-        match std::mem::replace(self.seat.get_mut(), Seat::Lost) {
-            Seat::Travelling(Some(exchange)) if self.generation.hooks().has(Phase::Log) => {
-                let mut exchange = Some(exchange);
-                end(&self.generation, self.worker, None, move |instance| {
-                    instance.visit(&mut exchange, Phase::Log, true).map(drop)
-                });
+        match &mut self.seat {
+            Seat::Travelling(exchange) => {
+                let mut exchange = exchange.get_mut().take();
+                if exchange.is_some() && self.generation.hooks().has(Phase::Log) {
+                    end(&self.generation, self.worker, None, move |instance| {
+                        instance.visit(&mut exchange, Phase::Log, true).map(drop)
+                    });
+                }
             }
             Seat::Bound { place, serial, id } => {
+                let (place, serial, id) = (*place, *serial, *id);
                 end(&self.generation, place, Some(serial), move |instance| instance.close(id));
             }
-            Seat::Travelling(_) | Seat::Lost => {}
         }
     }
 }

@@ -4,6 +4,7 @@
 mod access_log;
 pub mod admin;
 mod body;
+mod certificate;
 mod chain;
 mod check;
 mod connection;
@@ -18,6 +19,7 @@ mod properties;
 mod record;
 mod router;
 mod seldom;
+mod sent_on;
 mod server;
 mod services;
 mod shared;

@@ -129,7 +129,7 @@ impl Services for ServerServices {
     fn property(&self, path: &[&str]) -> Option<Value> {
         match path {
             ["node", "id"] => Some(Value::from(node_id())),
-            ["node", "cluster"] | ["cluster_name"] => Some(Value::from("weir")),
+            ["node", "cluster"] => Some(Value::from("weir")),
             ["node", "version"] => Some(Value::from(env!("CARGO_PKG_VERSION"))),
             _ => None,
         }

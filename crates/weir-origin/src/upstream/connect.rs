@@ -19,6 +19,7 @@ use super::limits::{
     HEAD_SIZE_MAX, HTTP2_CONNECTION_WINDOW, HTTP2_PING_INTERVAL, HTTP2_PING_TIMEOUT,
     HTTP2_STREAM_WINDOW,
 };
+use super::peer::Peer;
 use super::request::Outgoing;
 use super::server::Server;
 use super::stream::{Link, Open, Socket, Stream, Wire};
@@ -30,6 +31,7 @@ use crate::error::{ErrorKind, OriginError};
 pub(super) struct Http2 {
     pub(super) sender: http2::SendRequest<Outgoing>,
     pub(super) link: Arc<Link>,
+    pub(super) peer: Arc<Peer>,
     /// When its last stream began or ended.
     pub(super) used: Instant,
 }
@@ -139,8 +141,9 @@ impl Connector {
             return Ok(Fresh::Http1(Box::new(Http1::new(stream, open))));
         }
         let link = Arc::new(Link::default());
+        let peer = Arc::new(Peer::of(&stream));
         let io = TokioIo::new(Wire::new(stream, open));
-        self.start_http2(io, link, server).await
+        self.start_http2(io, link, peer, server).await
     }
 
     async fn handshake(
@@ -169,6 +172,7 @@ impl Connector {
         &self,
         io: TokioIo<Wire>,
         link: Arc<Link>,
+        peer: Arc<Peer>,
         server: &Server,
     ) -> Result<Fresh, OriginError> {
         let (sender, connection) = self
@@ -184,7 +188,7 @@ impl Connector {
                 tracing::debug!(server = &*name, %error, "connection ended");
             }
         });
-        Ok(Fresh::Http2(Http2 { sender, link, used: Instant::now() }))
+        Ok(Fresh::Http2(Http2 { sender, link, peer, used: Instant::now() }))
     }
 }
 

@@ -195,7 +195,7 @@ async fn send_http2(
             let response = checked(Response::from_parts(parts, ()), &incoming);
             let response = response
                 .map_err(|cause| OriginError::new(ErrorKind::Garbage, &*server.name, cause))?;
-            let source = Source::Http2 { incoming, _conn: conn, _place: place };
+            let source = Source::Http2 { incoming, conn, _place: place };
             Ok(Arrived { response, source, timer })
         }
         // Other streams' bytes say nothing; without a head nothing of this one was seen.
@@ -288,10 +288,11 @@ fn checked(mut response: Response<()>, incoming: &Incoming) -> Result<Response<(
 fn accept(slot: Slot, worker: usize, job: &Job, arrived: Arrived) -> Response<ResponseBody> {
     let Arrived { mut response, source, timer } = arrived;
     let status = response.status();
+    let peer = source.peer();
     let source = match source {
         Source::Http1(conn) if status == StatusCode::SWITCHING_PROTOCOLS => {
             response.extensions_mut().insert(Tunnel::new(slot, conn.into_tunnel()));
-            return response.map(|()| ResponseBody::unowned());
+            return response.map(|()| ResponseBody::unowned(peer));
         }
         Source::Http1(conn) if conn.is_streaming() => {
             Source::Relay(Relay::start(conn, &slot.group, worker, slot.server))
@@ -301,5 +302,5 @@ fn accept(slot: Slot, worker: usize, job: &Job, arrived: Arrived) -> Response<Re
     // RFC 9110, section 8.6: here Content-Length speaks of the body that is not sent.
     let bodiless = job.is_head || status == StatusCode::NOT_MODIFIED;
     let lease = Lease { slot, worker };
-    response.map(|()| ResponseBody::new(source, bodiless, lease, timer))
+    response.map(|()| ResponseBody::new(source, bodiless, lease, timer).sent_by(peer))
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::Slot;
 use super::connect::{Http2, StreamPlace};
 use super::http1::{Failure, Http1, Relay, TunnelStream};
+use super::peer::Peer;
 use super::timer::Timer;
 use crate::error::{ErrorKind, OriginError};
 
@@ -31,6 +32,10 @@ pub struct ResponseBody {
     timer: Timer,
     /// The timer runs: the last poll had to wait.
     waiting: bool,
+    /// Who sends it.
+    peer: Option<Arc<Peer>>,
+    /// Where its end is noted.
+    end: Option<Arc<OnceLock<std::time::Instant>>>,
 }
 
 /// Where the frames come from.
@@ -40,7 +45,7 @@ pub(super) enum Source {
     Relay(Relay),
     Http2 {
         incoming: Incoming,
-        _conn: Http2,
+        conn: Http2,
         _place: StreamPlace,
     },
     /// Made of an upstream's, or of nothing, on the way.
@@ -79,7 +84,7 @@ impl Tunnel {
 
 impl ResponseBody {
     pub(super) fn new(source: Source, bodiless: bool, lease: Lease, timer: Timer) -> Self {
-        let mut body = ResponseBody { source, bodiless, lease: Some(lease), timer, waiting: false };
+        let mut body = ResponseBody { bodiless, lease: Some(lease), timer, ..source.into() };
         if body.has_ended() {
             body.finish();
         }
@@ -87,15 +92,39 @@ impl ResponseBody {
     }
 
     /// A body without a connection of its own.
-    pub(super) fn unowned() -> Self {
-        let (source, timer) = (Source::Ended, Timer::default());
-        ResponseBody { source, bodiless: true, lease: None, timer, waiting: false }
+    pub(super) fn unowned(peer: Option<Arc<Peer>>) -> Self {
+        ResponseBody { bodiless: true, peer, ..Source::Ended.into() }
     }
 
     /// A body that somebody made, from an upstream's or from nothing.
     pub fn made(body: MadeBody) -> Self {
-        let (source, timer) = (Source::Made(body), Timer::default());
-        ResponseBody { source, bodiless: false, lease: None, timer, waiting: false }
+        Source::Made(body).into()
+    }
+
+    /// The body of a response by this connection.
+    pub(super) fn sent_by(mut self, peer: Option<Arc<Peer>>) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// Whose response it is, unless somebody made it.
+    pub fn peer(&self) -> Option<&Arc<Peer>> {
+        self.peer.as_ref()
+    }
+
+    /// Has the moment noted at which the body ends, complete or not.
+    pub fn note_end(&mut self, end: Arc<OnceLock<std::time::Instant>>) {
+        self.end = Some(end);
+        if self.has_ended() {
+            self.has_come();
+        }
+    }
+
+    fn has_come(&mut self) {
+        if let Some(end) = self.end.take() {
+            // Nobody else sets it.
+            let _ = end.set(std::time::Instant::now());
+        }
     }
 
     fn has_ended(&self) -> bool {
@@ -126,6 +155,7 @@ impl ResponseBody {
 
     /// Gives the connection back.
     fn finish(&mut self) {
+        self.has_come();
         let source = std::mem::replace(&mut self.source, Source::Ended);
         let Some(Lease { slot, worker }) = self.lease.take() else { return };
         if let Source::Http1(mut conn) = source {
@@ -135,6 +165,7 @@ impl ResponseBody {
     }
 
     fn fail(&mut self, kind: ErrorKind, cause: impl Into<crate::error::BoxError>) -> OriginError {
+        self.has_come();
         let Some(lease) = self.lease.take() else {
             return OriginError::new(kind, "a plugin", cause);
         };
@@ -211,6 +242,24 @@ impl Body for ResponseBody {
             Source::Http2 { incoming, .. } => incoming.size_hint(),
             Source::Made(body) => body.size_hint(),
             Source::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl From<Source> for ResponseBody {
+    fn from(source: Source) -> ResponseBody {
+        let (bodiless, lease, timer, waiting) = (false, None, Timer::default(), false);
+        ResponseBody { source, bodiless, lease, timer, waiting, peer: None, end: None }
+    }
+}
+
+impl Source {
+    /// Who sends it.
+    pub(super) fn peer(&self) -> Option<Arc<Peer>> {
+        match self {
+            Source::Http1(conn) => Some(Arc::clone(&conn.peer)),
+            Source::Http2 { conn, .. } => Some(Arc::clone(&conn.peer)),
+            Source::Relay(_) | Source::Made(_) | Source::Ended => None,
         }
     }
 }

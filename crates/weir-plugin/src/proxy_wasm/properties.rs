@@ -4,8 +4,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
+use super::fields::View;
 use super::maps;
 use super::plugin::Plugin;
 use super::status::{Outcome, Status};
@@ -59,12 +60,17 @@ pub(crate) fn lookup(host: &Host, context: u32, path: &[u8]) -> Option<Value> {
             return Some(environment.name.as_str().into());
         }
         // Plugins look at what clients send: "inbound" to Envoy.
-        ["listener_direction"] => return Some(Value::Int(1)),
+        ["listener_direction"] | ["xds", "listener_direction"] => return Some(Value::Int(1)),
         _ => {}
     }
+    let parts = match &parts[..] {
+        // xDS is where Envoy has it from.
+        ["xds", node @ ..] if node.first() == Some(&"node") => node,
+        parts => parts,
+    };
     exchange
-        .and_then(|exchange| of_exchange(exchange, &parts))
-        .or_else(|| environment.services.property(&parts))
+        .and_then(|exchange| of_exchange(exchange, parts))
+        .or_else(|| environment.services.property(parts))
 }
 
 fn of_exchange(exchange: &Exchange, parts: &[&str]) -> Option<Value> {
@@ -84,11 +90,18 @@ fn of_exchange(exchange: &Exchange, parts: &[&str]) -> Option<Value> {
         _ => None,
     };
     let facts = &exchange.facts;
-    own.or_else(|| facts.connection.property(parts)).or_else(|| facts.route.property(parts))
+    own.or_else(|| of_source(exchange, parts))
+        .or_else(|| facts.connection.property(parts))
+        .or_else(|| facts.route.property(parts))
+}
+
+/// What is known of whom the request was sent on to.
+fn of_source(exchange: &Exchange, parts: &[&str]) -> Option<Value> {
+    exchange.signal.source()?.property(parts)
 }
 
 fn of_request(exchange: &Exchange, head: &RequestHead, parts: &[&str]) -> Option<Value> {
-    let header = |name: &'static str| text(head.headers.get(name));
+    let of_head = |name: &'static str| text(head.headers.get(name));
     let path_len = head.target.find('?').unwrap_or(head.target.len());
     Some(match *parts {
         ["path"] => head.target.as_str().into(),
@@ -98,23 +111,20 @@ fn of_request(exchange: &Exchange, head: &RequestHead, parts: &[&str]) -> Option
         ["scheme"] => if head.secure { "https" } else { "http" }.into(),
         ["method"] => head.method.as_str().into(),
         ["protocol"] => protocol(head.version)?.into(),
-        ["referer"] => header("referer")?,
-        ["useragent"] => header("user-agent")?,
-        ["id"] => header("x-request-id")?,
+        ["referer"] => of_head("referer")?,
+        ["useragent"] => of_head("user-agent")?,
+        ["id"] => of_head("x-request-id")?,
         ["time"] => Value::Time(SystemTime::now() - exchange.facts.started.elapsed()),
         ["duration"] => Value::Duration(exchange.facts.started.elapsed()),
-        ["size"] => Value::Int(request_size(exchange)),
+        ["size"] => Value::Int(request_size(exchange, head)),
         ["total_size"] => Value::Int(
-            request_size(exchange)
+            request_size(exchange, head)
                 + size(&head.headers)
                 + size(&exchange.request_trailers)
                 + signed(head.target.len() + head.authority.len() + head.method.as_str().len()),
         ),
-        ["headers"] => fields(super::fields::View::of_request(head).iter()),
-        ["headers", name] => {
-            let value = super::fields::View::of_request(head).value(name.as_bytes())?;
-            Value::Bytes(Bytes::copy_from_slice(value))
-        }
+        ["headers"] => fields(View::of_request(head)),
+        ["headers", name] => field(View::of_request(head), &head.headers, name)?,
         _ => return None,
     })
 }
@@ -124,12 +134,10 @@ fn of_response(exchange: &Exchange, head: Option<&ResponseHead>, parts: &[&str])
         .saturating_add(signed(exchange.response_body.len()));
     Some(match *parts {
         ["code"] => Value::Int(i64::from(head?.status.as_u16())),
-        ["headers"] => fields(super::fields::View::of_response(head?).iter()),
-        ["headers", name] => text(head?.headers.get(HeaderName::try_from(name).ok()?))?,
-        ["trailers"] => fields(super::fields::View::of_fields(&exchange.response_trailers).iter()),
-        ["trailers", name] => {
-            text(exchange.response_trailers.get(HeaderName::try_from(name).ok()?))?
-        }
+        ["headers"] => fields(View::of_response(head?)),
+        ["headers", name] => field(View::of_response(head?), &head?.headers, name)?,
+        ["trailers"] => fields(View::of_fields(&exchange.response_trailers)),
+        ["trailers", name] => joined(&exchange.response_trailers, name)?,
         ["size"] => Value::Int(response_size),
         ["total_size"] => {
             Value::Int(response_size + size(&head?.headers) + size(&exchange.response_trailers))
@@ -139,15 +147,12 @@ fn of_response(exchange: &Exchange, head: Option<&ResponseHead>, parts: &[&str])
             let status = status.or_else(|| head?.headers.get("grpc-status"))?;
             Value::Int(status.to_str().ok()?.parse().ok()?)
         }
-        // Nothing went wrong that Envoy has a flag for, unless the connection says so.
-        ["flags"] => {
-            exchange.facts.connection.property(&["response", "flags"]).unwrap_or(Value::Int(0))
+        // Nothing went wrong that Envoy has a flag for, unless the source says so.
+        ["flags"] => of_source(exchange, &["response", "flags"]).unwrap_or(Value::Int(0)),
+        ["code_details"] => {
+            let details = of_source(exchange, &["response", "code_details"]);
+            details.unwrap_or_else(|| "direct_response".into())
         }
-        ["code_details"] => exchange
-            .facts
-            .connection
-            .property(&["response", "code_details"])
-            .unwrap_or_else(|| "via_upstream".into()),
         _ => return None,
     })
 }
@@ -162,9 +167,13 @@ fn protocol(version: Version) -> Option<&'static str> {
     })
 }
 
-fn request_size(exchange: &Exchange) -> i64 {
-    let before = signed_64(exchange.request_body_offset);
-    before.saturating_add(signed(exchange.request_body.len()))
+/// As the request says; else what came so far.
+fn request_size(exchange: &Exchange, head: &RequestHead) -> i64 {
+    let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok());
+    declared.and_then(|len| len.parse().ok()).unwrap_or_else(|| {
+        let before = signed_64(exchange.request_body_offset);
+        before.saturating_add(signed(exchange.request_body.len()))
+    })
 }
 
 fn size(fields: &HeaderMap) -> i64 {
@@ -183,9 +192,33 @@ fn text(value: Option<&HeaderValue>) -> Option<Value> {
     value.map(|value| Value::Bytes(Bytes::copy_from_slice(value.as_bytes())))
 }
 
-fn fields<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Value {
+/// A section by names, each with all of its values.
+fn fields(view: View<'_>) -> Value {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Value::Map(pairs.map(|(name, value)| (text(name), text(value))).collect())
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (name, value) in view.iter() {
+        // The values of a name stand together.
+        match pairs.last_mut().filter(|(last, _)| last.as_bytes() == name) {
+            Some((_, values)) => *values = format!("{values},{}", text(value)),
+            None => pairs.push((text(name), text(value))),
+        }
+    }
+    Value::Map(pairs)
+}
+
+/// A field, or a pseudo-field.
+fn field(view: View<'_>, headers: &HeaderMap, name: &str) -> Option<Value> {
+    joined(headers, name).or_else(|| {
+        let value = view.value(name.as_bytes())?;
+        Some(Value::Bytes(Bytes::copy_from_slice(value)))
+    })
+}
+
+/// All values of a name.
+fn joined(headers: &HeaderMap, name: &str) -> Option<Value> {
+    let name = HeaderName::try_from(name).ok()?;
+    let values: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    (!values.is_empty()).then(|| Value::Bytes(values.join(&b',').into()))
 }
 
 /// A value as Envoy writes it: numbers in eight bytes, moments and spans in nanoseconds.

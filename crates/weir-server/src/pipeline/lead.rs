@@ -2,6 +2,7 @@
 //! and the cache will want the response anyway.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, header};
@@ -77,7 +78,7 @@ pub(super) fn in_background(leading: Leading, flight: Lead) {
 async fn go(leading: Leading, flight: Lead, answer: oneshot::Sender<Led>) {
     let request_time_ms = coarse_unix_ms();
     leading.route.variants.hold(leading.target.variant, request_time_ms);
-    let response = match ask_origin(&leading).await {
+    let response = match ask_origin(&leading, !answer.is_closed()).await {
         Ok(response) => response,
         Err(Unasked::Failed(error)) => {
             let led = failed(&leading, flight, error);
@@ -139,7 +140,10 @@ enum Unasked {
 }
 
 /// Sends the request, with the stored response's validators or without any conditions.
-async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked> {
+async fn ask_origin(
+    leading: &Leading,
+    is_waited_for: bool,
+) -> Result<Response<ResponseBody>, Unasked> {
     let Source::Proxy(source) = &leading.route.source else {
         return Err(Unasked::Refused(Refusal::NotFound));
     };
@@ -158,7 +162,12 @@ async fn ask_origin(leading: &Leading) -> Result<Response<ResponseBody>, Unasked
     }
     let (request, choice) = outgoing.with(RequestBody::Empty);
     let group = target.upstream.as_ref().unwrap_or(&source.group);
-    group.send(connection.worker.index, request, choice).await.map_err(Unasked::Failed)
+    let began = Instant::now();
+    let mut sent = group.send(connection.worker.index, request, choice).await;
+    if let Some(passage) = passage {
+        passage.sent_on(group, began, &mut sent, is_waited_for);
+    }
+    sent.map_err(Unasked::Failed)
 }
 
 fn failed(leading: &Leading, flight: Lead, error: OriginError) -> Led {

@@ -9,6 +9,7 @@ mod response;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header;
 use http::request::Parts;
@@ -16,7 +17,8 @@ use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use weir_cache::Object;
 use weir_config::{At, OnFailure};
-use weir_origin::upstream::Group;
+use weir_origin::error::OriginError;
+use weir_origin::upstream::{Group, ResponseBody};
 use weir_plugin::{Answer, Facts, Failure, Hooks, Lend, ResponseHead, StoredFacts, Stream, Wishes};
 
 pub(crate) use begin::Begun;
@@ -33,6 +35,7 @@ use crate::chain::{Chain, Link};
 use crate::connection::Connection;
 use crate::live::Route;
 use crate::record::Record;
+use crate::sent_on::SentOn;
 
 /// A request's way through its route's plugins.
 #[derive(Default)]
@@ -342,6 +345,24 @@ impl Passage {
     /// The streams of plugins with this hook.
     pub(super) fn with(&self, has: impl Fn(Hooks) -> bool) -> impl Iterator<Item = &Stream> {
         self.steps.iter().map(|step| &step.stream).filter(move |stream| has(stream.hooks()))
+    }
+
+    /// The request was given to `group` when it `began`, and this came of it. Where a client was
+    /// answered already, only the plugins at the fill are concerned.
+    pub(super) fn sent_on(
+        &self,
+        group: &Group,
+        began: Instant,
+        result: &mut Result<Response<ResponseBody>, OriginError>,
+        is_waited_for: bool,
+    ) {
+        if self.steps.is_empty() {
+            return;
+        }
+        let sent_on = SentOn::new(group, began, result);
+        for step in self.steps.iter().filter(|step| is_waited_for || step.at == At::Fill) {
+            step.stream.set_source(Arc::clone(&sent_on) as _);
+        }
     }
 
     /// Shows a stored response that is the answer.

@@ -176,7 +176,11 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     let (body, verdict) = content(&mut ask, &mut outgoing.head.headers);
     let (request, choice) = outgoing.with(body);
     let request_time_ms = coarse_unix_ms();
-    let sent = group.send(connection.worker.index, request, choice).await;
+    let began = std::time::Instant::now();
+    let mut sent = group.send(connection.worker.index, request, choice).await;
+    if let Some(passage) = &ask.passage {
+        passage.sent_on(&group, began, &mut sent, true);
+    }
     let (sent, is_marred) = match (sent, &ask.passage) {
         (Ok(response), Some(passage)) if passage.fills() => {
             let (response, is_marred) = passage.filled(response).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::origin::{Origin, Step, answer, ok};
 use crate::common::{PATIENCE, wait_for};
-use crate::site::{Site, setup, text};
+use crate::site::{setup, text};
 use crate::wasm::{own, proxy_wasm};
 
 /// An upstream that lets `/yes` and refuses the rest, or does not answer at all.
@@ -365,53 +365,6 @@ fn timers_and_logs_run_beside_requests() {
         }
         said("the end with 200", 3);
     }
-}
-
-/// What a plugin can know of a request, put into the response.
-#[test]
-fn a_plugin_knows_the_request_by_envoys_names() {
-    let shows = |name: &str, path: &str| {
-        format!(
-            r#"(i32.store (i32.const 516) (i32.const 0))
-            (if (i32.eqz (call $proxy_get_property @{{{path}}} (i32.const 512) (i32.const 516)))
-              (then (drop (call $proxy_add_header_map_value (i32.const 2) @{{x-{name}}}
-                    (i32.load (i32.const 512)) (i32.load (i32.const 516))))))"#
-        )
-    };
-    let known = [
-        ("path", "request\0path"),
-        ("method", "request\0method"),
-        ("host", "request\0host"),
-        ("agent", "request\0headers\0user-agent"),
-        ("source", "source\0address"),
-        ("destination", "destination\0address"),
-        ("plugin", "plugin_name"),
-        ("route", "route_name"),
-        ("cluster", "cluster_name"),
-        ("protocol", "request\0protocol"),
-    ];
-    let code: String = known.iter().map(|(name, path)| shows(name, path)).collect();
-    let module = proxy_wasm(&format!(
-        r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 0))
-        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
-          {code} (i32.const 0))"#
-    ));
-    let site: Site = setup()
-        .plugin("knows", &module, "")
-        .run(r#"route "/a/*" { respond "fine"; use "knows"; }"#);
-    let mut client = site.connect();
-    let local = client.stream().local_addr().unwrap().to_string();
-    let got = client.ask("GET", "/a/b?c=d", &[("User-Agent", "test")]).unwrap();
-    let field = |name: &str| got.header(&format!("x-{name}")).unwrap_or_default();
-    assert_eq!(field("path"), "/a/b?c=d");
-    assert_eq!(field("method"), "GET");
-    assert_eq!(field("host"), "site.example");
-    assert_eq!(field("agent"), "test");
-    assert_eq!(field("source"), local);
-    assert_eq!(field("destination"), site.address.to_string());
-    assert_eq!(field("plugin"), "knows");
-    assert_eq!(field("protocol"), "HTTP/1.1");
-    assert!(field("route").contains("/a/*"), "{}", field("route"));
 }
 
 #[test]

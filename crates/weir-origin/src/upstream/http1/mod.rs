@@ -15,6 +15,7 @@ mod tests;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -26,6 +27,7 @@ use self::head::Head;
 use self::receive::Body;
 use self::send::Sending;
 use super::limits::{HEAD_READ_SIZE, HEAD_SIZE_MAX, LAST_READ_SIZE_MAX, READ_SIZE_MAX};
+use super::peer::Peer;
 use super::stream::{Open, Stream};
 use super::timer::Timer;
 use crate::error::{BoxError, ErrorKind};
@@ -47,6 +49,7 @@ pub(super) struct Http1 {
     /// Nothing of the response has come.
     silent: bool,
     pub(super) timer: Timer,
+    pub(super) peer: Arc<Peer>,
 }
 
 /// What the request says about its response.
@@ -74,6 +77,7 @@ impl Failure {
 impl Http1 {
     pub(super) fn new(stream: Stream, open: Open) -> Self {
         Http1 {
+            peer: Arc::new(Peer::of(&stream)),
             stream,
             open,
             received: BytesMut::new(),

@@ -58,7 +58,7 @@ fn properties_have_envoys_names() {
         ("response.trailers.t", b"v".to_vec()),
         ("response.trailers", map(&[("t", "v")])),
         ("response.flags", int(0)),
-        ("response.code_details", b"via_upstream".to_vec()),
+        ("response.code_details", b"direct_response".to_vec()),
         ("source.address", b"192.0.2.7:4711".to_vec()),
         ("source.port", int(4711)),
         ("destination.address", b"192.0.2.1:443".to_vec()),
