@@ -101,16 +101,21 @@ impl Edits {
         &self.list
     }
 
-    fn head(&mut self, op: Op, flags: u8, name: &str, value_len: usize) {
-        // Names and values that are longer are refused by the host.
-        let name_len = (name.len() as u16).to_le_bytes();
-        let value_len = (value_len as u32).to_le_bytes();
-        self.list.extend_from_slice(&[op as u8, flags]);
-        self.list.extend_from_slice(&name_len);
-        self.list.extend_from_slice(&value_len);
-        self.list.extend_from_slice(name.as_bytes());
+    // This and the next are compiled once, not once for each kind of edit that a plugin makes.
+    #[inline(never)]
+    fn put(&mut self, bytes: &[u8]) {
+        self.list.extend_from_slice(bytes);
     }
 
+    fn head(&mut self, op: Op, flags: u8, name: &str, value_len: usize) {
+        // Names and values that are longer are refused by the host.
+        let [n0, n1] = (name.len() as u16).to_le_bytes();
+        let [v0, v1, v2, v3] = (value_len as u32).to_le_bytes();
+        self.put(&[op as u8, flags, n0, n1, v0, v1, v2, v3]);
+        self.put(name.as_bytes());
+    }
+
+    #[inline(never)]
     fn record(&mut self, op: Op, name: &str, value: &[u8]) {
         if value.len() > INLINE_BYTES_MAX {
             let part = self.scratch_part(value.len());
@@ -118,14 +123,13 @@ impl Edits {
             return self.reference(op, name, part);
         }
         self.head(op, 0, name, value.len());
-        self.list.extend_from_slice(value);
+        self.put(value);
     }
 
     fn reference(&mut self, op: Op, name: &str, part: Range<usize>) {
         self.head(op, 1, name, 8);
         self.references.push((self.list.len(), part.start));
-        self.list.extend_from_slice(&[0; 4]);
-        self.list.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        self.put(&((part.len() as u64) << 32).to_le_bytes());
     }
 
     /// A part of the scratch buffer. What is in it, is from before.
@@ -204,10 +208,9 @@ impl Edits {
 
     /// Like [`Edits::body`], with bytes of the piece as it came, which are not copied.
     pub fn piece(&mut self, range: Range<usize>) -> &mut Edits {
-        let [offset, len] = [range.start, range.len()].map(|number| (number as u32).to_le_bytes());
-        self.head(Op::Piece, 0, "", 8);
-        self.list.extend_from_slice(&offset);
-        self.list.extend_from_slice(&len);
+        // Offset, length: two words of 32 bits.
+        let place = (range.len() as u64) << 32 | u64::from(range.start as u32);
+        self.record(Op::Piece, "", &place.to_le_bytes());
         self
     }
 
@@ -290,6 +293,40 @@ impl Edits {
     pub fn route(&mut self) -> &mut Edits {
         self.record(Op::Route, "", &[]);
         self
+    }
+}
+
+/// A number in decimal digits, as a value or a part of a body: less code than `format!`, which a
+/// small plugin otherwise does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct Decimal {
+    /// The last ones are the number's.
+    digits: [u8; 20],
+    from: u8,
+}
+
+impl Decimal {
+    /// Of this number.
+    // Numbers are seldom alone.
+    #[inline(never)]
+    pub fn new(mut number: u64) -> Decimal {
+        let mut decimal = Decimal { digits: [b'0'; 20], from: 20 };
+        for digit in decimal.digits.iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+            decimal.from -= 1;
+            if number == 0 {
+                break;
+            }
+        }
+        decimal
+    }
+}
+
+impl AsRef<[u8]> for Decimal {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.digits.get(usize::from(self.from)..).unwrap_or_default()
     }
 }
 
@@ -423,6 +460,13 @@ mod tests {
         let address =
             u32::from_le_bytes([edits.list[24], edits.list[25], edits.list[26], edits.list[27]]);
         assert_eq!(address, (edits.scratch.as_ptr() as usize + 5000) as u32);
+    }
+
+    #[test]
+    fn numbers_are_written() {
+        for number in [0, 7, 10, 4_294_967_295, 4_294_967_296, u64::MAX - 1, u64::MAX] {
+            assert_eq!(Decimal::new(number).as_ref(), number.to_string().as_bytes());
+        }
     }
 
     #[test]

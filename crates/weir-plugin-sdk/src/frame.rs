@@ -32,14 +32,19 @@ impl<'a> Frame<'a> {
     }
 
     fn u64(&self, at: usize) -> u64 {
-        u64::from(self.u32(at + 4)) << 32 | u64::from(self.u32(at))
+        match self.buffer.get(at..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => 0,
+        }
     }
 
     /// What the slice at `at` refers to.
     fn slice(&self, at: usize) -> &'a [u8] {
-        let start = self.u32(at).wrapping_sub(self.base) as usize;
-        let end = start.saturating_add(self.u32(at + 4) as usize);
-        self.buffer.get(start..end).unwrap_or_default()
+        // Address and length.
+        let place = self.u64(at);
+        let start = (place as u32).wrapping_sub(self.base) as usize;
+        let len = (place >> 32) as usize;
+        self.buffer.get(start..).and_then(|rest| rest.get(..len)).unwrap_or_default()
     }
 
     fn fields(&self, at: usize) -> Fields<'a> {
@@ -243,13 +248,29 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The first value of a name in lower case.
-    pub fn value(mut self, name: &str) -> Option<&'a [u8]> {
-        self.find(|(known, _)| *known == name).map(|(_, value)| value)
+    pub fn value(self, name: &str) -> Option<&'a [u8]> {
+        self.values(name).next()
     }
 
     /// All values of a name in lower case.
-    pub fn values(self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.filter(move |(known, _)| *known == name).map(|(_, value)| value)
+    pub fn values(mut self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        // Names are compared as bytes: whether they are text need not be known.
+        core::iter::from_fn(move || {
+            loop {
+                let at = self.step()?;
+                if self.frame.slice(at) == name.as_bytes() {
+                    return Some(self.frame.slice(at + 8));
+                }
+            }
+        })
+    }
+
+    /// Where the next field is in the table.
+    fn step(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let at = self.next;
+        self.next += FIELD_BYTES;
+        Some(at)
     }
 }
 
@@ -257,9 +278,7 @@ impl<'a> Iterator for Fields<'a> {
     type Item = (&'a str, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let at = self.next;
-        self.next += FIELD_BYTES;
+        let at = self.step()?;
         Some((text(self.frame.slice(at)), self.frame.slice(at + 8)))
     }
 

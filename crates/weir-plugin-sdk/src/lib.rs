@@ -42,6 +42,21 @@
 //!
 //! Built for `wasm32-unknown-unknown` as a `cdylib`, this is a module to deploy. Built for anything
 //! else it is a library whose hooks can be tested: [`testing`] makes frames.
+//!
+//! # Small modules
+//!
+//! A module is compiled when it is deployed, at about 2.5 milliseconds per KiB of its size on one
+//! core. What makes one small, most effective first: `opt-level = "s"`; [`allocator!`] in place of
+//! the standard library's; no standard library at all, with [`panic_handler!`]; and then no
+//! `format!` and no `{}`, for numbers [`Decimal`]. A plugin does with any of these or with none.
+//!
+//! ```ignore
+//! #![cfg_attr(target_family = "wasm", no_std)]
+//! extern crate alloc;
+//!
+//! weir_plugin_sdk::allocator!();
+//! weir_plugin_sdk::panic_handler!();
+//! ```
 
 #![no_std]
 
@@ -61,7 +76,7 @@ pub mod raw;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
-pub use edits::{Answer, CacheMode, Edits, Want};
+pub use edits::{Answer, CacheMode, Decimal, Edits, Want};
 pub use frame::{Fields, Frame, Request, Response, Stored};
 pub use hook::{Hook, Parts};
 pub use host::HostError;

@@ -108,3 +108,34 @@ macro_rules! weir_plugin {
         };
     };
 }
+
+/// Gives the module an allocator that is small, in place of the standard library's. Once in a
+/// module, and only where nothing else names a global allocator.
+///
+/// It is made for what plugins do: few large buffers, many small pieces, one thread.
+#[macro_export]
+macro_rules! allocator {
+    () => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            #[global_allocator]
+            static ALLOCATOR: $crate::raw::Allocator = $crate::raw::Allocator::new();
+        };
+    };
+}
+
+/// What a module without the standard library does when it panics: file and line go into the
+/// server's log, and the call fails. Once in a module, which begins with
+/// `#![cfg_attr(target_family = "wasm", no_std)]`.
+#[macro_export]
+macro_rules! panic_handler {
+    () => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            #[panic_handler]
+            fn panicked(info: &::core::panic::PanicInfo<'_>) -> ! {
+                $crate::raw::panicked(info)
+            }
+        };
+    };
+}

@@ -72,20 +72,19 @@ mod simd {
     #[target_feature(enable = "simd128")]
     #[inline]
     fn weighted(red: v128, green: v128, blue: v128) -> v128 {
-        let [red, green, blue] = [(red, 77), (green, 150), (blue, 29)]
-            .map(|(colour, w)| u16x8_mul(colour, u16x8_splat(w)));
+        let red = u16x8_mul(red, u16x8_splat(77));
+        let green = u16x8_mul(green, u16x8_splat(150));
+        let blue = u16x8_mul(blue, u16x8_splat(29));
         u16x8_add(u16x8_add(red, green), blue)
     }
 
     #[target_feature(enable = "simd128")]
     #[inline]
     fn load(block: &[u8; 48], at: usize) -> v128 {
-        let word = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&block[at..at + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        u64x2(word(at), word(at + 8))
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&block[at..at + 16]);
+        let word = u128::from_le_bytes(bytes);
+        u64x2(word as u64, (word >> 64) as u64)
     }
 
     #[target_feature(enable = "simd128")]

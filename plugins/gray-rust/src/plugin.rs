@@ -1,6 +1,8 @@
 //! The plugin: which responses, and what becomes of their bodies' pieces.
 
-use weir_plugin_sdk::{Edits, Frame, Hook, Parts, Plugin, Want, weir_plugin};
+use alloc::string::String;
+
+use weir_plugin_sdk::{Decimal, Edits, Frame, Hook, Parts, Plugin, Want, weir_plugin};
 
 use crate::gray::transcode;
 use crate::ppm::{Header, header};
@@ -56,10 +58,9 @@ impl Plugin for Gray {
 
     fn on_response(&mut self, frame: &Frame<'_>, edits: &mut Edits) {
         let response = frame.response();
-        let kind = response.text("content-type").unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let kind = response.field("content-type").unwrap_or_default();
         let is_whole = response.status() == 200 && response.field("content-encoding").is_none();
-        if !is_whole || !kind.eq_ignore_ascii_case("image/x-portable-pixmap") {
+        if !is_whole || !is_pixmap(kind) {
             return;
         }
         edits.set("content-type", "image/x-portable-graymap").want(Want::Pieces);
@@ -72,12 +73,20 @@ impl Plugin for Gray {
 
     fn on_response_body(&mut self, frame: &Frame<'_>, edits: &mut Edits) {
         let piece = frame.body();
-        let before = At::of(frame.note());
-        let after = gray(before, piece, frame.is_end(), edits);
-        if after != before {
-            edits.note(after.note());
+        let note = gray(At::of(frame.note()), piece, frame.is_end(), edits).note();
+        if note != frame.note() {
+            edits.note(note);
         }
     }
+}
+
+/// Whether a content type, with or without parameters, is that of PPM.
+fn is_pixmap(kind: &[u8]) -> bool {
+    const PIXMAP: &[u8] = b"image/x-portable-pixmap";
+    kind.split_at_checked(PIXMAP.len()).is_some_and(|(kind, parameters)| {
+        kind.eq_ignore_ascii_case(PIXMAP)
+            && matches!(parameters.trim_ascii_start(), [] | [b';', ..])
+    })
 }
 
 /// What becomes of a piece.
@@ -88,7 +97,8 @@ fn gray(mut at: At, piece: &[u8], is_last: bool, edits: &mut Edits) -> At {
         match at {
             At::Header => match header(rest) {
                 Header::Complete { len, width, height } => {
-                    edits.body(format!("P5\n{width} {height}\n255\n"));
+                    let [across, down] = [Decimal::new(width.into()), Decimal::new(height.into())];
+                    edits.body("P5\n").body(across).body(" ").body(down).body("\n255\n");
                     done += len;
                     at = At::Pixels(3 * u64::from(width) * u64::from(height));
                 }
@@ -134,12 +144,18 @@ fn gray(mut at: At, piece: &[u8], is_last: bool, edits: &mut Edits) -> At {
 }
 
 weir_plugin!(Gray: on_response, on_response_body);
+weir_plugin_sdk::allocator!();
+weir_plugin_sdk::panic_handler!();
 
 #[cfg(test)]
 mod tests {
     use weir_plugin_sdk::testing::Sample;
 
     use super::*;
+
+    /// Of a picture whose sides have one digit each.
+    const GREY_HEADER: &str =
+        "BODY 3 bytes; BODY 1 bytes; BODY 1 bytes; BODY 1 bytes; BODY 5 bytes";
 
     fn response(content_type: &str, status: u16) -> String {
         let sample = Sample::new()
@@ -157,6 +173,9 @@ mod tests {
         let edits = "SET content-type: image/x-portable-graymap; WANT 1; REMOVE etag";
         assert_eq!(response("image/x-portable-pixmap", 200), edits);
         assert_eq!(response("IMAGE/X-Portable-Pixmap; x=y", 200), edits);
+        assert_eq!(response("image/x-portable-pixmap ;x=y", 200), edits);
+        assert_eq!(response("image/x-portable-pixmaps", 200), "");
+        assert_eq!(response("image/x-portable-pix", 200), "");
         assert_eq!(response("image/png", 200), "");
         assert_eq!(response("image/x-portable-pixmap", 206), "");
     }
@@ -166,10 +185,10 @@ mod tests {
         let piece = b"P6\n2 1\n255\nabcdef";
         let mut edits = Edits::new();
         assert_eq!(gray(At::Header, piece, true, &mut edits), At::Header);
-        assert_eq!(edits.to_string(), "BODY 11 bytes; BODY 2 bytes");
+        assert_eq!(edits.to_string(), format!("{GREY_HEADER}; BODY 2 bytes"));
         edits.clear();
         assert_eq!(gray(At::Header, &piece[..13], false, &mut edits), At::Pixels(6));
-        assert_eq!(edits.to_string(), "BODY 11 bytes; BODY 0 bytes; KEEP 2");
+        assert_eq!(edits.to_string(), format!("{GREY_HEADER}; BODY 0 bytes; KEEP 2"));
         edits.clear();
         assert_eq!(gray(At::Pixels(6), &piece[11..15], false, &mut edits), At::Pixels(3));
         assert_eq!(edits.to_string(), "BODY 1 bytes; KEEP 1");
@@ -191,6 +210,7 @@ mod tests {
         // Nor what follows a picture without being one.
         let piece = b"P6 1 1 255\nabcrest";
         assert_eq!(gray(At::Header, piece, true, &mut edits), At::Elsewhere);
-        assert_eq!(edits.to_string(), "BODY 11 bytes; BODY 1 bytes; PIECE 4 bytes from 14 on");
+        let expected = format!("{GREY_HEADER}; BODY 1 bytes; PIECE 4 bytes from 14 on");
+        assert_eq!(edits.to_string(), expected);
     }
 }

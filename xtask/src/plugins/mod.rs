@@ -61,7 +61,11 @@ fn select(names: &[&String]) -> Result<Vec<&'static Plugin>, String> {
 }
 
 fn folder() -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins");
+    // What cargo says now: two checkouts with one target folder share the program, and it may have
+    // been compiled in the other.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let own = own.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    let folder = own.join("../plugins");
     folder.canonicalize().map_err(|e| format!("{}: {e}", folder.display()))
 }
 
