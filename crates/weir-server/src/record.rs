@@ -23,6 +23,8 @@ pub(crate) struct Record {
     /// The site of a request without a route.
     site: Option<Arc<SiteInfo>>,
     started: Instant,
+    /// The client asks for the head alone, whatever plugins make of its request.
+    is_head: bool,
     /// The client, as the log names it.
     client: Option<IpAddr>,
     remembered: Option<Box<Remembered>>,
@@ -42,13 +44,14 @@ pub(crate) struct Record {
 
 impl Record {
     /// Begins the account.
-    pub(crate) fn start(connection: &Arc<Connection>, started: Instant) -> Record {
+    pub(crate) fn start(connection: &Arc<Connection>, started: Instant, is_head: bool) -> Record {
         connection.socket.request_started();
         Record {
             connection: Arc::clone(connection),
             route: None,
             site: None,
             started,
+            is_head,
             client: connection.client.map(|address| address.ip()),
             remembered: None,
             status: 0,
@@ -107,6 +110,11 @@ impl Record {
     /// When the request's head was there.
     pub(crate) fn started(&self) -> Instant {
         self.started
+    }
+
+    /// Whether the client asks for the head alone.
+    pub(crate) fn is_head(&self) -> bool {
+        self.is_head
     }
 
     /// Plugins have sent the request to another route.

@@ -25,6 +25,8 @@ mod reload;
 mod requests;
 #[path = "plugins/site.rs"]
 mod site;
+#[path = "plugins/tags.rs"]
+mod tags;
 #[allow(dead_code, reason = "the tests of TLS use the rest of it")]
 #[path = "tls/client.rs"]
 mod tls_client;

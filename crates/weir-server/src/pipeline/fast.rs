@@ -93,7 +93,7 @@ fn try_answer(
     // Reply.
     let last = head.closes || shared.is_draining();
     let response_head = write_head(&live, route, &object, now_ms, last)?;
-    let mut record = Record::start(connection, started);
+    let mut record = Record::start(connection, started, head.is_head);
     record.set_plain_route(route, &request);
     route.metrics.count_fast(connection.worker.index);
     if let Some(begun) = begun.take() {

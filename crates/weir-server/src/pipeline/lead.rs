@@ -18,7 +18,7 @@ use weir_origin::error::OriginError;
 use weir_origin::upstream::{RequestBody, ResponseBody};
 use weir_plugin::{Answer, ResponseHead};
 
-use super::plugins::{Passage, Storing};
+use super::plugins::{Filled, Passage, Storing};
 use super::refuse::Refusal;
 use super::{Ask, Target};
 use super::{forward, reply};
@@ -197,7 +197,7 @@ fn validated(
     times: Times,
 ) -> Led {
     let exchange = times.exchange(&leading.head.headers, response);
-    match policy::freshen(&stale.object, &exchange, &rules(&leading.route)) {
+    match policy::freshen(&stale.object, &exchange, &rules(&leading.route, None)) {
         Ok(freshened) => {
             // One that the 304 forbids to store any longer is used for this answer only.
             Led::Fresh(flight.refreshed(&stale.object, freshened))
@@ -226,13 +226,13 @@ async fn store(
     times: Times,
     answer: oneshot::Sender<Led>,
 ) {
-    let (response, is_marred) = match &leading.passage {
+    let Filled { response, is_marred, ttl_ms } = match &leading.passage {
         Some(passage) if passage.fills() => passage.filled(response).await,
-        _ => (response, false),
+        _ => Filled::as_it_is(response),
     };
     let admitted = match is_marred {
         true => Err("plugin"),
-        false => admit(&leading.route, &leading.head.headers, &response, times)
+        false => admit(&rules(&leading.route, ttl_ms), &leading.head.headers, &response, times)
             .map_err(|why| why.as_str()),
     };
     let admitted = match (admitted, &leading.passage) {
@@ -313,6 +313,7 @@ pub(super) fn admit_whole(
     ask: &Ask,
     response: &Response<ResponseBody>,
     request_time_ms: u64,
+    ttl_ms: Option<u64>,
 ) -> Option<Head> {
     // Most answers under a mark are like the one that left it: these cost next to nothing.
     if ResponseDirectives::glance_no_store(response.headers()) {
@@ -324,7 +325,7 @@ pub(super) fn admit_whole(
     }
     let request = &ask.head.headers;
     let times = Times { request_time_ms, response_time_ms: coarse_unix_ms() };
-    let head = admit(&ask.route, request, response, times).ok()?;
+    let head = admit(&rules(&ask.route, ttl_ms), request, response, times).ok()?;
     let is_whole = !request.contains_key(header::RANGE) && !is_conditional(request);
     is_whole.then_some(head)
 }
@@ -342,12 +343,12 @@ pub(super) fn fill(ask: &Ask, flight: Lead, head: Head, response: Response<Respo
 
 /// Decides whether a response may be stored, and makes the head to store.
 fn admit(
-    route: &Route,
+    rules: &Rules,
     request: &HeaderMap,
     response: &Response<ResponseBody>,
     times: Times,
 ) -> Result<Head, NotStorable> {
-    let mut head = policy::admit(&times.exchange(request, response), &rules(route))?;
+    let mut head = policy::admit(&times.exchange(request, response), rules)?;
     weir_http::forward::append_via(&mut head.headers, response.version());
     reply::storable(head.status, &mut head.headers);
     Ok(head)
@@ -411,10 +412,11 @@ fn report(route: &Route, path: &str, cause: &str) {
     );
 }
 
-fn rules(route: &Route) -> Rules {
+/// A route's rules, with a plugin's lifetime before its own.
+fn rules(route: &Route, ttl_ms: Option<u64>) -> Rules {
     let ms = |span: Option<std::time::Duration>| span.map(|span| span.as_millis() as u64);
     Rules {
-        ttl_ms: ms(route.cache.ttl),
+        ttl_ms: ttl_ms.or(ms(route.cache.ttl)),
         default_ttl_ms: ms(route.cache.default_ttl),
         stale_while_revalidate_ms: ms(route.cache.stale_while_revalidate),
         stale_if_error_ms: ms(route.cache.stale_if_error),

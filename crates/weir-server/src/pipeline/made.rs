@@ -13,7 +13,7 @@ use weir_origin::upstream::ResponseBody;
 use super::files::{self, FOLLOW_ROUNDS_MAX, Query};
 use super::lead::{self, Led};
 use super::look_up::{self, Missed};
-use super::plugins::Passage;
+use super::plugins::{Filled, Passage};
 use super::refuse::Refusal;
 use super::whole::Whole;
 use super::{Ask, proxy, reply};
@@ -113,7 +113,8 @@ async fn make(
         }
     };
     let (response, stamp) = whole(file, &query);
-    let (response, is_marred) = passage.filled(response).await;
+    // A file's own lifetime is that of the file.
+    let Filled { response, is_marred, .. } = passage.filled(response).await;
     let flight = match flight {
         Some(flight) if is_marred => {
             flight.pass(now_ms);

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::request::Parts;
-use http::{Response, Version};
+use http::{Method, Response, Version};
 use hyper::body::Incoming;
 
 use crate::body::ReplyBody;
@@ -130,7 +130,8 @@ pub(crate) fn serve(
     body: Option<Incoming>,
     begun: Option<Begun>,
 ) -> Reply {
-    let mut record = Record::start(connection, Instant::now());
+    let is_head = head.method == Method::HEAD;
+    let mut record = Record::start(connection, Instant::now(), is_head);
     let version = head.version;
     let live = connection.worker.shared.live.load();
 

@@ -7,6 +7,7 @@ mod consult;
 mod local;
 mod request;
 mod response;
+mod tags;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -25,9 +26,10 @@ pub(crate) use begin::Begun;
 pub(super) use begin::{Onward, begin, go_on};
 pub(super) use consult::{Missing, Storing, Word};
 pub(super) use local::{answered, closed};
+pub(super) use response::Filled;
 
 use self::begin::Pending;
-use self::local::{failed, refusal};
+use self::local::failed;
 use self::request::Request;
 use super::content::Content;
 use super::refuse::{self, Refusal};
@@ -117,7 +119,7 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
     };
     let passage = Arc::new(passage);
     record.set_passage(Arc::clone(&passage));
-    let method = head.method.clone();
+    let (is_head, is_own) = (record.is_head(), passed.is_err());
     let response = match passed {
         Ok(()) => super::proceed(&connection, record, route, head, content, &passage).await,
         Err(End::Answered(answer)) => answered(record, &head, content.as_ref(), *answer),
@@ -130,12 +132,9 @@ pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
             };
             refuse::refuse(refusal, record, &head, None)
         }
-        Err(End::Failed(failure)) => {
-            let client = content.as_ref().and_then(Content::client);
-            refuse::refuse(refusal(&failure), record, &head, client)
-        }
+        Err(End::Failed(failure)) => answered(record, &head, content.as_ref(), failed(&failure)),
     };
-    passage.response(response, &method).await
+    passage.response(response, is_head, is_own).await
 }
 
 impl Passage {
@@ -174,6 +173,11 @@ impl Passage {
             // The plugin sees the whole; a part of what it makes of that cannot be told beforehand.
             request.head.headers.remove(header::RANGE);
             request.head.headers.remove(header::IF_RANGE);
+        }
+        if tags::are_told(&request.head.headers)
+            && let Some(mark) = self.mark()
+        {
+            mark.take(&request.head.method, &mut request.head.headers);
         }
         Ok(())
     }

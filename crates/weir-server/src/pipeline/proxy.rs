@@ -12,10 +12,11 @@ use weir_origin::upstream::{RequestBody, ResponseBody};
 use super::client_body::{ClientBody, Verdict};
 use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
+use super::plugins::{self, Filled};
 use super::refuse::Refusal;
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, Content, forward, plugins, tunnel};
+use super::{Ask, Content, forward, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
@@ -160,7 +161,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
     let group = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.group));
     let connection = Arc::clone(ask.connection());
-    let headers = match (mark, &ask.target.instead) {
+    let mut headers = match (mark, &ask.target.instead) {
         (_, Some(instead)) => instead.head.headers.clone(),
         // The answer may be stored, as one to these.
         (Some(_), None) => ask.head.headers.clone(),
@@ -169,6 +170,10 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     };
     let (route, target) = (&ask.route, &ask.target);
     let head = target.source_head(&ask.head);
+    let reads = matches!(head.method, Method::GET | Method::HEAD);
+    if reads && ask.passage.as_ref().is_some_and(|passage| passage.makes_bodies_at_fill()) {
+        forward::remove_conditions(&mut headers);
+    }
     let mut outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
@@ -181,22 +186,19 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     if let Some(passage) = &ask.passage {
         passage.sent_on(&group, began, &mut sent, true);
     }
-    let (sent, is_marred) = match (sent, &ask.passage) {
-        (Ok(response), Some(passage)) if passage.fills() => {
-            let (response, is_marred) = passage.filled(response).await;
-            (Ok(response), is_marred)
-        }
-        (sent, _) => (sent, false),
+    let sent = match (sent, &ask.passage) {
+        (Ok(response), Some(passage)) if passage.fills() => Ok(passage.filled(response).await),
+        (sent, _) => sent.map(Filled::as_it_is),
     };
     match sent {
-        Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+        Ok(Filled { response, .. }) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             tunnel::switch(ask, response)
         }
-        Ok(response) => {
+        Ok(Filled { response, is_marred, ttl_ms }) => {
             invalidate(&ask, &response);
             let unseen = ask.passage.as_ref().is_none_or(|passage| !passage.sees_stores());
             if let Some((mark, scope)) = mark.zip(missed.scope).filter(|_| unseen && !is_marred)
-                && let Some(head) = lead::admit_whole(&ask, &response, request_time_ms)
+                && let Some(head) = lead::admit_whole(&ask, &response, request_time_ms, ttl_ms)
                 && let Some(flight) = lead_after_all(&ask, scope, mark)
             {
                 let filled = lead::fill(&ask, flight, head, response);
@@ -250,7 +252,7 @@ pub(super) fn pass_on(
 ) -> Response<ReplyBody> {
     forward::incoming(&mut response);
     let asked = &ask.target.source_head(&ask.head).method;
-    if *asked == Method::HEAD && ask.head.method != Method::HEAD {
+    if *asked == Method::HEAD && !ask.record.is_head() {
         // The length is that of content which did not come with it.
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }

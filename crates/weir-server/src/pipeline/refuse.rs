@@ -92,8 +92,7 @@ pub(super) fn refuse(
         record.connection().socket.set_body_left();
         closes = true;
     }
-    let content =
-        if head.method == http::Method::HEAD { Content::Empty } else { Content::One(text.into()) };
+    let content = if record.is_head() { Content::Empty } else { Content::One(text.into()) };
     let mut response = Response::new(ReplyBody::new(content, Some(record)));
     *response.status_mut() = status;
     let headers = response.headers_mut();

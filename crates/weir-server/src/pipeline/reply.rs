@@ -74,9 +74,9 @@ impl HitFields {
         }
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        1 + usize::from(self.age.is_some())
+    /// How many there are on a route.
+    pub(super) fn count(route: &Route) -> usize {
+        1 + usize::from(!matches!(route.source, Source::Files(_)))
     }
 
     /// Whether they are the same for every hit.
@@ -143,8 +143,12 @@ fn assemble(
 ) -> Response<ReplyBody> {
     let mut content = cut(selection, &mut head, whole);
     edit(&mut head.headers, &route.response_edits);
-    if request.method == Method::HEAD {
+    if record.is_head() {
         declare_length(&mut head, &content);
+        content = Content::Empty;
+    } else if request.method == Method::HEAD {
+        // A plugin made it that of a client's GET.
+        head.headers.remove(header::CONTENT_LENGTH);
         content = Content::Empty;
     }
     let draining = record.connection().worker.shared.is_draining();

@@ -79,10 +79,10 @@ fn path_of(head: &Parts) -> Result<Normalised<'_>, Malformed> {
 }
 
 /// Finds the route of a request that plugins may have changed: the one it has, unless they want it
-/// found anew.
+/// found anew; on that one, host and path may be any that HTTP allows.
 ///
 /// # Errors
-/// As [`route`].
+/// As [`route`], or [`keep`].
 pub(super) fn again<'a>(
     live: &'a Live,
     connection: &Connection,
@@ -90,9 +90,11 @@ pub(super) fn again<'a>(
     before: &'a Arc<Route>,
     wishes: &Combined,
 ) -> Result<Routed<'a>, Unrouted> {
-    let routed = route(live, connection, head)?;
-    let route = if wishes.reroute { routed.route } else { before };
-    Ok(Routed { route, variant: wishes.variant, ..routed })
+    let routed = match wishes.reroute {
+        true => route(live, connection, head)?,
+        false => keep(head, before)?,
+    };
+    Ok(Routed { variant: wishes.variant, ..routed })
 }
 
 /// The site that has a host's name, at the listener that accepted the connection.

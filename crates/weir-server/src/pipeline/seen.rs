@@ -112,7 +112,7 @@ impl Lend<ResponseHead> for StoredResponse {
         let stored = self.object.headers();
         let kept = stored.keys().filter(|name| !HitFields::replace(name)).count();
         let is_single = kept == stored.keys_len() && stored.len() == kept;
-        let own = HitFields::of(&self.route, &self.object, self.now_ms).count();
+        let own = HitFields::count(&self.route);
         // :status and Content-Length, which stored heads do not have.
         is_single.then_some(kept + own + 2)
     }

@@ -105,6 +105,30 @@ fn at_the_fill_a_proxy_wasm_plugin_may_forbid_to_store() {
 }
 
 #[test]
+fn at_the_fill_a_proxy_wasm_plugin_says_for_how_long() {
+    let module = proxy_wasm(
+        r#"
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+          (drop (call $proxy_set_property @{weir.cache.ttl_ms} @{500}))
+          (i32.const 0))"#,
+    );
+    // With a longer lifetime, with none, and where it must not be stored.
+    for (fields, is_stored) in
+        [(FRESH, true), ("X-None: 1\r\n", true), ("Cache-Control: no-store\r\n", false)]
+    {
+        let origin = counting(move |n, _| answer("200 OK", fields, n.to_string().as_bytes()));
+        let site = setup()
+            .plugin("p", &module, "")
+            .run(&format!(r#"route "/*" {{ proxy "{}"; use "p" at="fill"; }}"#, origin.url()));
+        let mut client = site.connect();
+        client.ask("GET", "/a", &[]).unwrap();
+        assert_eq!(is_hit(&client.ask("GET", "/a", &[]).unwrap()), is_stored, "{fields}");
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(!is_hit(&client.ask("GET", "/a", &[]).unwrap()), "{fields}");
+    }
+}
+
+#[test]
 fn what_a_plugin_failed_over_is_not_taken_for_what_it_makes() {
     let fails = upper_code("one")
         + r#"(func (export "weir_on_request") (param i32) (result i64)

@@ -2,7 +2,7 @@
 //! kind of route.
 
 use crate::common::client::find;
-use crate::common::origin::{Origin, answer, ok};
+use crate::common::origin::{Origin, Step, answer, ok};
 use crate::site::{Site, post, setup, text};
 use crate::wasm::{own, proxy_wasm};
 
@@ -194,6 +194,97 @@ fn a_response_is_shown_once() {
             let by: Vec<_> = by.map(|(_, value)| value.as_str()).collect();
             assert_eq!((got.status, by.join(",").as_str()), (200, expected), "{method} {target}");
         }
+    }
+}
+
+/// By a field: what a plugin makes of the method and of the host.
+fn becomes() -> [(&'static str, String); 2] {
+    let own = own(r#"
+        (func (export "weir_on_request") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/head}) (then (return @edits{METHOD HEAD})))
+          (if (call $target (local.get 0) @{/get}) (then (return @edits{METHOD GET})))
+          (if (call $target (local.get 0) @{/ownhead})
+            (then (return @edits{METHOD HEAD;ANSWER 200;BODY own})))
+          (if (call $target (local.get 0) @{/host})
+            (then (return @edits{AUTHORITY unknown.example:81})))
+          (if (call $target (local.get 0) @{/away})
+            (then (return @edits{AUTHORITY unknown.example;ROUTE})))
+          (i64.const 0))"#);
+    let wasm = proxy_wasm(
+        r#"
+        (func $set (param $name i32) (param $name_len i32) (param $value i32) (param $len i32)
+          (drop (call $proxy_replace_header_map_value (i32.const 0) (local.get $name)
+                      (local.get $name_len) (local.get $value) (local.get $len))))
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+          (if (call $path @{/head}) (then (call $set @{:method} @{HEAD})))
+          (if (call $path @{/get}) (then (call $set @{:method} @{GET})))
+          (if (call $path @{/ownhead}) (then (call $set @{:method} @{HEAD})
+            (call $answer (i32.const 200) @{own}) (return (i32.const 1))))
+          (if (call $path @{/host}) (then (call $set @{:authority} @{unknown.example:81})))
+          (if (call $path @{/away}) (then (call $set @{:authority} @{unknown.example})
+            (drop (call $proxy_set_property @{weir.reroute} @{1}))))
+          (i32.const 0))"#,
+    );
+    [("own", own), ("proxy-wasm", wasm)]
+}
+
+#[test]
+fn another_method_is_the_origins_and_the_framing_the_clients() {
+    for (name, module) in becomes() {
+        let origin = Origin::start(|request| {
+            let line = request.line();
+            let age = if line.contains("stored") { "max-age=600" } else { "no-store" };
+            let body = if line.starts_with("HEAD ") { "" } else { "content" };
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: {age}\r\nContent-Length: 7\r\n\r\n{body}"
+            );
+            vec![Step::Send(head.into_bytes())]
+        });
+        let site = setup().plugin("p", &module, "").run(&format!(
+            r#"route "/head/off" {{ proxy "{0}"; cache "off"; use "p"; }}
+            route "/get/off" {{ proxy "{0}"; cache "off"; use "p"; }}
+            route "/head/fixed" {{ respond "content"; use "p"; }}
+            route "/get/fixed" {{ respond "content"; use "p"; }}
+            route "/plain/*" {{ proxy "{0}"; }}
+            route "/*" {{ proxy "{0}"; use "p"; }}"#,
+            origin.url()
+        ));
+        let mut client = site.connect();
+        // A HEAD has no content, so neither has its answer.
+        for target in ["/head/off", "/head/a", "/head/stored", "/head/stored", "/head/fixed"] {
+            let got = client.ask("GET", target, &[]).unwrap();
+            assert_eq!((got.status, text(&got)), (200, ""), "{name} {target}");
+        }
+        assert!(origin.take().iter().all(|request| request.line().starts_with("HEAD ")), "{name}");
+        // The client of a HEAD must get none; what was fetched for it is stored.
+        for target in ["/get/off", "/get/a", "/get/stored", "/get/stored", "/get/fixed"] {
+            let got = client.ask("HEAD", target, &[]).unwrap();
+            assert_eq!((got.status, text(&got)), (200, ""), "{name} {target}");
+            assert_eq!(got.header("content-length"), Some("7"), "{name} {target}");
+        }
+        let asked = origin.take();
+        assert!(asked.iter().all(|request| request.line().starts_with("GET ")), "{name}");
+        assert_eq!(asked.len(), 3, "{name}: one of them is a hit, another fixed");
+        // What a plugin answers is for the client, too.
+        let got = client.ask("GET", "/ownhead", &[]).unwrap();
+        assert_eq!((got.status, text(&got)), (200, "own"), "{name}");
+        assert_eq!(text(&client.ask("GET", "/plain/", &[]).unwrap()), "content", "{name}");
+    }
+}
+
+#[test]
+fn a_request_stays_on_its_route_whatever_host_a_plugin_gives_it() {
+    for (name, module) in becomes() {
+        let origin = Origin::start(|request| ok(&request.values("host").join(",")));
+        let site = setup()
+            .name("site.example")
+            .plugin("p", &module, "")
+            .run(&format!(r#"route "/*" {{ proxy "{}"; use "p"; }}"#, origin.url()));
+        let got = site.get("/host", &[]);
+        assert_eq!((got.status, text(&got)), (200, "unknown.example:81"), "{name}");
+        // Looked for anew, it is nobody's.
+        assert_eq!(site.get("/away", &[]).status, 421, "{name}");
+        assert_eq!(text(&site.get("/else", &[])), "site.example", "{name}");
     }
 }
 

@@ -17,6 +17,7 @@ pub struct Setup {
     directory: TempDir,
     blocks: String,
     server: String,
+    name: &'static str,
 }
 
 /// A server with plugins.
@@ -26,12 +27,13 @@ pub struct Site {
     pub admin: SocketAddr,
     blocks: String,
     server: String,
+    name: &'static str,
 }
 
 /// A setup to add to.
 pub fn setup() -> Setup {
     let server = "workers 2".to_owned();
-    Setup { directory: TempDir::new().unwrap(), blocks: String::new(), server }
+    Setup { directory: TempDir::new().unwrap(), blocks: String::new(), server, name: "*" }
 }
 
 impl Setup {
@@ -62,6 +64,12 @@ impl Setup {
         self
     }
 
+    /// Another name of the site than any.
+    pub fn name(mut self, name: &'static str) -> Setup {
+        self.name = name;
+        self
+    }
+
     /// A file beside the configuration.
     pub fn file(self, name: &str, content: &[u8]) -> Setup {
         let path = self.directory.path().join(name);
@@ -73,16 +81,17 @@ impl Setup {
     /// Runs the server with these routes.
     pub fn run(self, routes: &str) -> Site {
         let (address, admin) = (free_address(), free_address());
-        let Setup { directory, blocks, server } = self;
-        let config = config(&server, &blocks, routes, address, admin);
+        let Setup { directory, blocks, server, name } = self;
+        let config = config(name, &server, &blocks, routes, address, admin);
         let weir = Weir::run_in(directory, &config, &[address]);
         // Sockets are bound before plugins are started.
         weir.wait_for_log("listening on");
-        Site { weir, address, admin, blocks, server }
+        Site { weir, address, admin, blocks, server, name }
     }
 }
 
 fn config(
+    name: &str,
     server: &str,
     blocks: &str,
     routes: &str,
@@ -90,7 +99,7 @@ fn config(
     admin: SocketAddr,
 ) -> String {
     format!(
-        "server {{ admin \"{admin}\"; {server}; }}\n{blocks}\nsite \"*\" {{\nlisten \"{address}\"\n{routes}\n}}\n"
+        "server {{ admin \"{admin}\"; {server}; }}\n{blocks}\nsite \"{name}\" {{\nlisten \"{address}\"\n{routes}\n}}\n"
     )
 }
 
@@ -138,7 +147,7 @@ impl Site {
 
     /// Changes all of the configuration but the server's block.
     pub fn reconfigure(&self, blocks: &str, routes: &str) -> (u16, String) {
-        let config = config(&self.server, blocks, routes, self.address, self.admin);
+        let config = config(self.name, &self.server, blocks, routes, self.address, self.admin);
         std::fs::write(self.weir.directory().join("weir.kdl"), config).unwrap();
         self.manage("POST", "/reload", b"{}")
     }

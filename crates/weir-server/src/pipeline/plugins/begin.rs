@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use weir_cache::Object;
-use weir_config::{At, OnFailure};
+use weir_config::OnFailure;
 use weir_http::head::Head;
 use weir_plugin::{
     AtOnce, Facts, Failure, Glance, Hooks, Lend, Passed, RequestHead, ResponseHead, Stream,
@@ -126,11 +126,10 @@ impl Begun {
         let mut shown: Option<Arc<dyn Lend<ResponseHead>>> = None;
         let passage = Arc::new(self.passage);
         for (index, step) in passage.steps.iter().enumerate() {
-            let hooks = step.stream.hooks();
-            if step.at != At::Delivery || !(hooks.sees_responses() || hooks.sees_ends()) {
+            if !step.sees_deliveries() {
                 continue;
             }
-            let passed = match hooks.sees_response_bodies() {
+            let passed = match step.sees_response_bodies() {
                 true => None,
                 false => {
                     match step.stream.response_at_once(Arc::clone(shown.get_or_insert_with(head))) {
@@ -146,6 +145,7 @@ impl Begun {
 }
 
 /// Where the fast path left a response.
+#[derive(Default)]
 pub(in crate::pipeline) struct Onward {
     /// The step that it is at.
     pub(super) index: usize,
@@ -166,6 +166,6 @@ pub(in crate::pipeline) fn go_on(
     // It is plain, and the hit one to plain requests: the fields do not matter.
     let mut parts = http::Request::new(()).into_parts().0;
     let response = reply::from_cache(record, route, &mut parts, false, object, now_ms);
-    let method = if head.is_head { http::Method::HEAD } else { http::Method::GET };
-    Reply::Later(Box::pin(async move { passage.response_from(response, &method, onward).await }))
+    let is_head = head.is_head;
+    Reply::Later(Box::pin(async move { passage.go_on(response, is_head, onward).await }))
 }

@@ -6,7 +6,6 @@ use http::{Response, StatusCode, Version};
 use weir_plugin::{Answer, Failure, FailureKind};
 
 use super::super::content::Content;
-use super::super::refuse::Refusal;
 use super::super::reply;
 use super::request::FRAMING;
 use crate::body::{Content as Body, ReplyBody};
@@ -25,7 +24,8 @@ pub(in crate::pipeline) fn answered(
         record.connection().socket.set_body_left();
     }
     let draining = record.connection().worker.shared.is_draining();
-    let mut response = replaced(Some(record), &head.method, answer);
+    let is_head = record.is_head();
+    let mut response = replaced(Some(record), is_head, answer);
     if (leaves_body || draining) && head.version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, reply::CLOSE);
     }
@@ -35,7 +35,7 @@ pub(in crate::pipeline) fn answered(
 /// A plugin's own response.
 pub(super) fn replaced(
     mut record: Option<Record>,
-    method: &http::Method,
+    is_head: bool,
     answer: Answer,
 ) -> Response<ReplyBody> {
     if let Some(record) = &mut record {
@@ -43,7 +43,7 @@ pub(super) fn replaced(
     }
     let mut headers = answer.headers;
     unframed(&mut headers);
-    let content = match *method == http::Method::HEAD {
+    let content = match is_head {
         true => {
             headers.insert(header::CONTENT_LENGTH, answer.body.len().into());
             Body::Empty
@@ -77,23 +77,17 @@ pub(in crate::pipeline) fn closed(record: Option<Record>) -> Response<ReplyBody>
 
 /// The answer to a request that cannot do without a plugin that failed.
 pub(super) fn failed(failure: &Failure) -> Answer {
-    let status = match failure.kind {
-        FailureKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    let (status, what) = match failure.kind {
+        FailureKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "a plugin is not available"),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "a plugin failed"),
     };
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let reason = status.canonical_reason().unwrap_or("Error");
-    let body = format!("{} {reason}: a plugin failed\n", status.as_u16()).into();
-    Answer { status, headers, body, ..Answer::default() }
-}
-
-pub(super) fn refusal(failure: &Failure) -> Refusal {
-    match failure.kind {
-        FailureKind::Unavailable => {
-            Refusal::Source(StatusCode::SERVICE_UNAVAILABLE, "a plugin is not available")
-        }
-        _ => Refusal::Source(StatusCode::INTERNAL_SERVER_ERROR, "a plugin failed"),
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
+    let body = format!("{} {reason}: {what}\n", status.as_u16()).into();
+    Answer { status, headers, body, ..Answer::default() }
 }

@@ -1,8 +1,9 @@
 //! Responses as plugins see them: what is delivered, and what is about to be stored.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use weir_config::{At, OnFailure};
@@ -11,103 +12,145 @@ use weir_plugin::{CallBody, Content as Shown, Passed, ResponseHead, Stream, Want
 
 use super::local::{closed, failed, replaced, unframed};
 use super::request::{FRAMING, keep};
-use super::{End, Onward, Passage, Shower, skipped};
+use super::{End, Onward, Passage, Shower, Step, skipped, tags};
 use crate::body::{Content as Body, ReplyBody};
 
+/// What the source answered, as the plugins at the fill have made it.
+pub(in crate::pipeline) struct Filled {
+    pub(in crate::pipeline) response: Response<ResponseBody>,
+    /// It must not be stored: a plugin failed over it, or forbids it.
+    pub(in crate::pipeline) is_marred: bool,
+    /// Freshness lifetime, if a plugin has one of its own.
+    pub(in crate::pipeline) ttl_ms: Option<u64>,
+}
+
+impl Filled {
+    /// No plugin has seen it.
+    pub(in crate::pipeline) fn as_it_is(response: Response<ResponseBody>) -> Filled {
+        Filled { response, is_marred: false, ttl_ms: None }
+    }
+}
+
+/// What a plugin has made of a response on its way to the client.
+enum Delivered {
+    /// It goes on.
+    On(Response<ReplyBody>, Made),
+    /// The plugin's own goes on in its place.
+    Replaced(Response<ReplyBody>),
+    /// This is what the client gets.
+    Ended(Response<ReplyBody>),
+}
+
+/// What the body is afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Made {
+    Unchanged,
+    /// It goes through the plugin's hands.
+    Changed,
+    /// What it was, since a plugin failed that might have changed it.
+    Failed,
+}
+
 impl Passage {
-    /// Shows a response to the plugins that see what is delivered.
+    /// Shows a response to the plugins that see what is delivered. `is_own` is one that plugins have
+    /// made of the request alone.
     pub(super) async fn response(
         &self,
         response: Response<ReplyBody>,
-        method: &http::Method,
+        is_head: bool,
+        is_own: bool,
     ) -> Response<ReplyBody> {
-        self.response_from(response, method, Onward { index: 0, passed: None }).await
-    }
-
-    /// Goes on showing a response.
-    pub(in crate::pipeline) async fn response_from(
-        &self,
-        mut response: Response<ReplyBody>,
-        method: &http::Method,
-        onward: Onward,
-    ) -> Response<ReplyBody> {
-        let Onward { index, mut passed } = onward;
-        for step in &self.steps[index.min(self.steps.len())..] {
-            let hooks = step.stream.hooks();
-            if step.at != At::Delivery || !(hooks.sees_responses() || hooks.sees_ends()) {
-                continue;
-            }
-            let (mut parts, mut body) = response.into_parts();
-            let mut record = body.take_record();
-            if *method != http::Method::HEAD {
-                declare_length(&mut parts, &body);
-            }
-            let shown = Arc::new(Shower(ResponseHead {
-                status: parts.status,
-                headers: parts.headers.clone(),
-            }));
-            let sees_body = step.stream.hooks().sees_response_bodies();
-            let (content, unseen) = match hyper::body::Body::is_end_stream(&body) {
-                true => (Shown::None, Some(body)),
-                false if sees_body => (Shown::Shown(BodyExt::boxed_unsync(body)), None),
-                false => (Shown::Unseen, Some(body)),
-            };
-            let passed = match passed.take() {
-                Some(passed) => passed.await,
-                None => step.stream.response(shown, content).await,
-            };
-            let Outcome { body: seen, is_changed } = match outcome(&step.stream, passed, &mut parts)
-            {
-                Ok(outcome) => outcome,
-                Err(End::Answered(answer)) => {
-                    response = replaced(record, method, *answer);
-                    continue;
-                }
-                Err(End::Closed | End::Torn) => return closed(record),
-                Err(End::Failed(failure)) => {
-                    return replaced(record, method, failed(&failure));
-                }
-            };
-            if is_changed {
-                transformed(&mut parts.headers);
-            }
-            if let Some(record) = &mut record {
-                record.status = parts.status.as_u16();
-            }
-            let content = match (seen, unseen) {
-                (Some(seen), _) => Body::Upstream(Box::new(ResponseBody::made(seen))),
-                (None, Some(unseen)) => unseen.into_content(),
-                (None, None) => Body::Empty,
-            };
-            response = Response::from_parts(parts, ReplyBody::new(content, record));
+        let (mut response, made) = match self.deliver(response, is_head, Onward::default()).await {
+            Ok(delivered) => delivered,
+            Err(ended) => return ended,
+        };
+        match is_own {
+            false => self.tell_apart(&mut response, made),
+            // Its tags are what the plugin that made it compares.
+            true if made == Made::Unchanged => {}
+            true => tags::remove(response.headers_mut()),
         }
         response
     }
 
-    /// Shows what a source answered to the plugins that see what is stored. The second value tells
-    /// that it must not be stored, since a plugin failed over it.
-    pub(in crate::pipeline) async fn filled(
+    /// Goes on showing a hit.
+    pub(super) async fn go_on(
         &self,
-        mut response: Response<ResponseBody>,
-    ) -> (Response<ResponseBody>, bool) {
-        let mut is_marred = false;
+        hit: Response<ReplyBody>,
+        is_head: bool,
+        onward: Onward,
+    ) -> Response<ReplyBody> {
+        match self.deliver(hit, is_head, onward).await {
+            Ok((mut response, made)) => {
+                self.tell_apart(&mut response, made);
+                response
+            }
+            Err(ended) => ended,
+        }
+    }
+
+    /// Has the tag tell what these plugins make from what others would.
+    fn tell_apart(&self, response: &mut Response<ReplyBody>, made: Made) {
+        let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;
+        let headers = response.headers_mut();
+        if made == Made::Failed {
+            // It is neither.
+            tags::remove(headers);
+        } else if headers.contains_key(header::ETAG)
+            && let Some(mark) = self.mark()
+        {
+            mark.put(headers);
+            if is_not_modified {
+                // What would become of the body is not known.
+                tags::weaken(headers);
+            }
+        }
+    }
+
+    /// Shows a response to one plugin after the other.
+    ///
+    /// # Errors
+    /// With the response, if a plugin ends its way.
+    async fn deliver(
+        &self,
+        mut response: Response<ReplyBody>,
+        is_head: bool,
+        onward: Onward,
+    ) -> Result<(Response<ReplyBody>, Made), Response<ReplyBody>> {
+        let Onward { index, mut passed } = onward;
+        let mut all = Made::Unchanged;
+        for step in self.steps.iter().skip(index).filter(|step| step.sees_deliveries()) {
+            match step.deliver(response, is_head, passed.take()).await {
+                Delivered::On(next, made) => {
+                    response = next;
+                    all = all.max(made);
+                }
+                Delivered::Replaced(own) => response = own,
+                Delivered::Ended(last) => return Err(last),
+            }
+        }
+        Ok((response, all))
+    }
+
+    /// Shows what a source answered to the plugins that see what is stored.
+    pub(in crate::pipeline) async fn filled(&self, mut response: Response<ResponseBody>) -> Filled {
+        let (mut is_marred, mut ttl_ms) = (false, None);
         for step in self.fill().filter(|step| step.stream.hooks().sees_responses()) {
             let (mut parts, body) = response.into_parts();
-            let shown = Arc::new(Shower(ResponseHead {
-                status: parts.status,
-                headers: parts.headers.clone(),
-            }));
             let content = match hyper::body::Body::is_end_stream(&body) {
                 true => Shown::None,
                 false => Shown::Shown(body.map_err(Into::into).boxed_unsync()),
             };
-            let passed = step.stream.response(shown, content).await;
+            let passed = step.stream.response(shown(&parts), content).await;
             let wishes = &passed.wishes.cache;
             is_marred |= passed.failure.is_some() || wishes.no_store || wishes.pass;
+            ttl_ms = wishes.ttl_ms.or(ttl_ms);
             let made = match outcome(&step.stream, passed, &mut parts) {
-                Ok(Outcome { body, is_changed }) => {
-                    if is_changed {
+                Ok(Outcome { body, made }) => {
+                    if made == Made::Changed {
+                        tags::make_of_date(&mut parts.headers);
                         transformed(&mut parts.headers);
+                        step.mark().put(&mut parts.headers);
                     }
                     body
                 }
@@ -130,8 +173,70 @@ impl Passage {
             });
             response = Response::from_parts(parts, ResponseBody::made(made));
         }
-        (response, is_marred)
+        Filled { response, is_marred, ttl_ms }
     }
+}
+
+impl Step {
+    pub(super) fn sees_deliveries(&self) -> bool {
+        let hooks = self.stream.hooks();
+        self.at == At::Delivery && (hooks.sees_responses() || hooks.sees_ends())
+    }
+
+    /// Shows a response to the plugin, unless it has `passed` already.
+    async fn deliver(
+        &self,
+        response: Response<ReplyBody>,
+        is_head: bool,
+        passed: Option<Pin<Box<dyn Future<Output = Passed<ResponseHead>> + Send>>>,
+    ) -> Delivered {
+        let (mut parts, mut body) = response.into_parts();
+        let mut record = body.take_record();
+        if !is_head {
+            declare_length(&mut parts, &body);
+        }
+        let (passed, unseen) = match passed {
+            // Only heads without their bodies are shown before.
+            Some(passed) => (passed.await, Some(body)),
+            None => {
+                let (content, unseen) = match hyper::body::Body::is_end_stream(&body) {
+                    true => (Shown::None, Some(body)),
+                    false if self.sees_response_bodies() => {
+                        (Shown::Shown(BodyExt::boxed_unsync(body)), None)
+                    }
+                    false => (Shown::Unseen, Some(body)),
+                };
+                (self.stream.response(shown(&parts), content).await, unseen)
+            }
+        };
+        let Outcome { body: seen, made } = match outcome(&self.stream, passed, &mut parts) {
+            Ok(outcome) => outcome,
+            Err(End::Answered(answer)) => {
+                return Delivered::Replaced(replaced(record, is_head, *answer));
+            }
+            Err(End::Closed | End::Torn) => return Delivered::Ended(closed(record)),
+            Err(End::Failed(failure)) => {
+                return Delivered::Ended(replaced(record, is_head, failed(&failure)));
+            }
+        };
+        if made == Made::Changed {
+            transformed(&mut parts.headers);
+        }
+        if let Some(record) = &mut record {
+            record.status = parts.status.as_u16();
+        }
+        let content = match (seen, unseen) {
+            (Some(seen), _) => Body::Upstream(Box::new(ResponseBody::made(seen))),
+            (None, Some(unseen)) => unseen.into_content(),
+            (None, None) => Body::Empty,
+        };
+        Delivered::On(Response::from_parts(parts, ReplyBody::new(content, record)), made)
+    }
+}
+
+/// A response's head, for plugins to look at.
+fn shown(parts: &http::response::Parts) -> Arc<Shower<ResponseHead>> {
+    Arc::new(Shower(ResponseHead { status: parts.status, headers: parts.headers.clone() }))
 }
 
 /// Says how long the body is, where that is known: plugins expect it in the head, and what they
@@ -149,8 +254,7 @@ fn declare_length(parts: &mut http::response::Parts, body: &ReplyBody) {
 /// What a plugin has made of a response.
 struct Outcome {
     body: Option<CallBody>,
-    /// The body goes through its hands.
-    is_changed: bool,
+    made: Made,
 }
 
 /// Takes a changed head over.
@@ -164,7 +268,11 @@ fn outcome(
             return Err(End::Failed(failure));
         }
         skipped(stream.generation().name(), &failure);
-        return Ok(Outcome { body: passed.body, is_changed: false });
+        let made = match stream.hooks().sees_response_bodies() {
+            true => Made::Failed,
+            false => Made::Unchanged,
+        };
+        return Ok(Outcome { body: passed.body, made });
     }
     if let Some(answer) = passed.wishes.answer {
         return Err(End::Answered(Box::new(answer)));
@@ -190,23 +298,26 @@ fn outcome(
     // the length away.
     let keeps =
         stream.hooks().keeps_lengths() && parts.headers.contains_key(header::CONTENT_LENGTH);
-    let is_changed = (passed.is_seen || is_wanted) && !keeps;
-    Ok(Outcome { body: passed.body, is_changed })
+    let made = match (passed.is_seen || is_wanted) && !keeps {
+        true => Made::Changed,
+        false => Made::Unchanged,
+    };
+    Ok(Outcome { body: passed.body, made })
 }
 
 /// Takes away what described the body before a plugin had it in its hands.
 fn transformed(headers: &mut HeaderMap) {
-    for name in [header::CONTENT_LENGTH, header::ACCEPT_RANGES, header::CONTENT_RANGE] {
+    for name in [
+        header::CONTENT_LENGTH,
+        header::ACCEPT_RANGES,
+        header::CONTENT_RANGE,
+        header::LAST_MODIFIED,
+    ] {
         headers.remove(name);
     }
     for name in ["content-md5", "digest", "content-digest", "repr-digest"] {
         headers.remove(name);
     }
     // Another body, whose bytes are not those that the tag stood for (RFC 9110 §8.8.1).
-    if let Some(tag) = headers.get(header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\"")) {
-        let weak = [b"W/", tag.as_bytes()].concat();
-        if let Ok(weak) = HeaderValue::from_bytes(&weak) {
-            headers.insert(header::ETAG, weak);
-        }
-    }
+    tags::weaken(headers);
 }
