@@ -48,8 +48,10 @@ impl<'a> Frame<'a> {
     }
 
     fn fields(&self, at: usize) -> Fields<'a> {
-        let table = self.u32(at + 4).wrapping_sub(self.base) as usize;
-        Fields { frame: *self, next: table, left: self.u32(at) as usize }
+        // How many there are, and the table's address.
+        let place = self.u64(at);
+        let table = ((place >> 32) as u32).wrapping_sub(self.base) as usize;
+        Fields { frame: *self, next: table, left: place as u32 as usize }
     }
 
     fn has(&self, flag: u32) -> bool {
