@@ -41,6 +41,9 @@ impl Glance {
         facts: &Facts,
         head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
     ) -> Glance {
+        if generation.is_bound() {
+            return Glance::begin(generation, worker, facts, head);
+        }
         let (stream, action) = match Stream::glance(generation, worker, facts, head) {
             None => return Glance::Not,
             Some(Err(failure)) => return Glance::Failed(failure),
@@ -59,6 +62,45 @@ impl Glance {
         }));
         Glance::More(stream, passed)
     }
+
+    /// The same on proxy-wasm, where every request has a context to end.
+    fn begin(
+        generation: &Arc<Generation>,
+        worker: usize,
+        facts: &Facts,
+        head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
+    ) -> Glance {
+        let take = take_head(Side::Request);
+        match Stream::begin_at_once(generation, worker, facts, head, take) {
+            None => Glance::Not,
+            Some(Err(failure)) => Glance::Failed(failure),
+            Some(Ok((stream, action, taken))) => {
+                let call = more(Turn::Now(Ok((action, taken))));
+                let passed = stream.request_passed(call);
+                Glance::More(stream, passed)
+            }
+        }
+    }
+}
+
+/// What is taken out of an exchange after the hook for a head; nothing if that has left no trace.
+/// Nothing large is moved to find that out.
+fn take_head(side: Side) -> impl FnOnce(&mut Exchange, Action) -> Option<Box<Released>> + Send {
+    move |exchange, action| match action {
+        Action::Continue if exchange.is_plain() => None,
+        Action::Continue => Some(Box::new(release(side, exchange))),
+        Action::Pause => Some(Box::new(look_at_paused(side, exchange, true))),
+    }
+}
+
+/// `None` if a hook for a head is over and has left no trace.
+fn more(call: Turn<Outcome<Option<Box<Released>>>>) -> Option<Turn<Outcome<Released>>> {
+    if let Turn::Now(Ok((Action::Continue, None))) = call {
+        return None;
+    }
+    Some(call.map(|outcome| {
+        outcome.map(|(action, released)| (action, released.map(|boxed| *boxed).unwrap_or_default()))
+    }))
 }
 
 impl Stream {
@@ -74,7 +116,11 @@ impl Stream {
             };
         }
         let put = move |exchange: &mut Exchange| exchange.request = Some(Lent::Shared(head));
-        match self.at_once(Side::Request, true, put) {
+        self.request_passed(self.at_once(Side::Request, true, put))
+    }
+
+    fn request_passed(&self, call: Option<Turn<Outcome<Released>>>) -> AtOnce<RequestHead> {
+        match call {
             None => AtOnce::Unchanged,
             Some(call) => AtOnce::Later(Box::pin(
                 self.go_on(Side::Request, call, |released| released.request.take()),
@@ -96,28 +142,14 @@ impl Stream {
         }
     }
 
-    /// Runs the hook of a head. `None` if it is over and has left no trace; nothing large is moved
-    /// to find that out.
+    /// Runs the hook of a head. `None` if it is over and has left no trace.
     fn at_once(
         &self,
         side: Side,
         end: bool,
         put: impl FnOnce(&mut Exchange) + Send + 'static,
     ) -> Option<Turn<Outcome<Released>>> {
-        let take = move |exchange: &mut Exchange, action: Action| match action {
-            Action::Continue if exchange.is_plain() => None,
-            Action::Continue => Some(Box::new(release(side, exchange))),
-            Action::Pause => Some(Box::new(look_at_paused(side, exchange, true))),
-        };
-        let call = self.hook(side.head(), end, 0, put, take);
-        if let Turn::Now(Ok((Action::Continue, None))) = call {
-            return None;
-        }
-        Some(call.map(|outcome| {
-            outcome.map(|(action, released)| {
-                (action, released.map(|boxed| *boxed).unwrap_or_default())
-            })
-        }))
+        more(self.hook(side.head(), end, 0, put, take_head(side)))
     }
 
     /// Goes on where a head was not let go at once, or not as it was.

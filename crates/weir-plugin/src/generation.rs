@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -45,6 +45,8 @@ pub struct Generation {
     stats: Box<[PlaceStats]>,
     /// By phase.
     costs: [Cost; PHASES],
+    /// One of them says so of every call.
+    has_long_calls: AtomicBool,
     next_long: AtomicUsize,
     next_serial: AtomicU64,
     is_resting: AtomicBool,
@@ -76,6 +78,7 @@ impl Generation {
             slots: (0..threads.len()).map(|place| new_slot(place, weak.clone())).collect(),
             stats: (0..threads.len()).map(|_| PlaceStats::default()).collect(),
             costs: Default::default(),
+            has_long_calls: AtomicBool::new(false),
             next_long: AtomicUsize::new(0),
             next_serial: AtomicU64::new(1),
             is_resting: AtomicBool::new(false),
@@ -204,20 +207,23 @@ impl Generation {
         &self.stats[place]
     }
 
-    pub(crate) fn cost(&self, phase: Phase) -> &Cost {
-        &self.costs[phase as usize]
+    /// A call of this phase over so many bytes took so long.
+    pub(crate) fn learn(&self, phase: Phase, bytes: usize, took: Duration) {
+        self.costs[phase as usize].learn(bytes, took);
+        let threshold = self.environment.policy.long;
+        let has_long = self.costs.iter().any(|cost| cost.is_long(0, threshold));
+        self.has_long_calls.store(has_long && !self.threads.long.is_empty(), Relaxed);
     }
 
     /// Whether a call of this phase over so many bytes should leave the worker.
     pub(crate) fn is_long(&self, phase: Phase, bytes: usize) -> bool {
         !self.threads.long.is_empty()
-            && self.cost(phase).is_long(bytes, self.environment.policy.long)
+            && self.costs[phase as usize].is_long(bytes, self.environment.policy.long)
     }
 
     /// Whether any of its calls is known to be long, for requests that must stay at one place.
     pub(crate) fn is_long_in_all(&self) -> bool {
-        let threshold = self.environment.policy.long;
-        !self.threads.long.is_empty() && self.costs.iter().any(|cost| cost.is_long(0, threshold))
+        self.has_long_calls.load(Relaxed)
     }
 
     /// A low-priority place, in turn.

@@ -98,18 +98,49 @@ impl Instance {
     /// # Errors
     /// If the plugin fails, or has too many open.
     pub(crate) fn open(&mut self, facts: Facts) -> Result<u32, Failure> {
+        let id = self.insert(facts, |_| {})?;
+        self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => guest.open(store, id),
+            Guest::Own(_) => Ok(()),
+        })?;
+        Ok(id)
+    }
+
+    /// A request without content begins its way through a plugin on proxy-wasm, with the callback
+    /// for its head. Returns its number.
+    ///
+    /// # Errors
+    /// As [`Instance::open`] and [`Instance::hook`].
+    pub(crate) fn begin(
+        &mut self,
+        facts: &Facts,
+        head: Arc<dyn Lend<RequestHead>>,
+    ) -> Result<(u32, Action), Failure> {
+        let id = self.insert(facts.clone(), |exchange| {
+            exchange.request = Some(Lent::Shared(head));
+            exchange.phase = Phase::RequestHead;
+        })?;
+        let action = self.call(|guest, store| match guest {
+            Guest::ProxyWasm(guest) => {
+                guest.open(store, id)?;
+                guest.hook(store, id, Phase::RequestHead, true)
+            }
+            Guest::Own(_) => Ok(Action::Continue),
+        })?;
+        Ok((id, action))
+    }
+
+    /// An exchange for a request that begins. Returns its number.
+    fn insert(&mut self, facts: Facts, fill: impl FnOnce(&mut Exchange)) -> Result<u32, Failure> {
         if self.store.data().exchanges.len() >= EXCHANGES_MAX {
             let message = format!("{EXCHANGES_MAX} requests are open in one instance");
             return Err(Failure::new(FailureKind::Overflow, message));
         }
         let id = self.new_id();
         let exchanges = &mut self.store.data_mut().exchanges;
-        let exchange = exchanges.fresh(facts);
+        let mut exchange = exchanges.fresh(facts);
+        fill(&mut exchange);
         exchanges.insert(id, exchange);
-        self.call(|guest, store| match guest {
-            Guest::ProxyWasm(guest) => guest.open(store, id),
-            Guest::Own(_) => Ok(()),
-        })?;
         Ok(id)
     }
 
@@ -133,39 +164,45 @@ impl Instance {
         facts: &Facts,
         head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
     ) -> Result<Option<(Box<Exchange>, Action)>, Failure> {
-        let mut exchange = match self.spare.take() {
-            Some(mut spare) => {
-                if !Arc::ptr_eq(&spare.facts.about, &facts.about) {
-                    spare.facts.about = Arc::clone(&facts.about);
-                }
-                spare.facts.started = facts.started;
-                spare
-            }
-            None => Box::new(Exchange::new(facts.clone())),
-        };
+        let mut exchange = self.blank(facts);
         if let Guest::Own(guest) = &self.guest
             && (guest.sees_request() || self.sees_more)
         {
             exchange.request = Some(Lent::Shared(head()));
         }
-        exchange.own.number = 0;
-        exchange.phase = Phase::RequestHead;
         let id = self.new_id();
         self.store.data_mut().exchanges.insert(id, exchange);
         let result = self.call(|guest, store| match guest {
-            Guest::Own(guest) => guest.hook(store, id, Phase::RequestHead, true),
-            Guest::ProxyWasm(_) => Ok(Action::Continue),
+            Guest::Own(guest) => guest.glance(store, id),
+            Guest::ProxyWasm(_) => Ok((Action::Continue, false)),
         });
         let Some(mut exchange) = self.store.data_mut().exchanges.remove(&id) else {
             return result.map(|_| None);
         };
-        let action = result?;
-        if action == Action::Continue && exchange.is_untouched() {
-            exchange.request = None;
-            self.spare = Some(exchange);
-            return Ok(None);
+        let (action, may_be_touched) = result?;
+        if may_be_touched && !(action == Action::Continue && exchange.is_untouched()) {
+            return Ok(Some((exchange, action)));
         }
-        Ok(Some((exchange, action)))
+        exchange.request = None;
+        self.spare = Some(exchange);
+        Ok(None)
+    }
+
+    /// An exchange for a glance.
+    #[inline]
+    fn blank(&mut self, facts: &Facts) -> Box<Exchange> {
+        let Some(mut spare) = self.spare.take() else {
+            let mut exchange = Box::new(Exchange::new(facts.clone()));
+            exchange.phase = Phase::RequestHead;
+            return exchange;
+        };
+        if !Arc::ptr_eq(&spare.facts.about, &facts.about) {
+            spare.facts.about = Arc::clone(&facts.about);
+        }
+        spare.facts.started = facts.started;
+        spare.facts.bag.clone_from(&facts.bag);
+        spare.own.number = 0;
+        spare
     }
 
     /// Runs a hook over an exchange that is only here for this one call (Weir's own interface).

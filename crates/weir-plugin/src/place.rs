@@ -131,16 +131,7 @@ impl Slot {
         &self,
         call: impl FnOnce(&mut Instance) -> Result<R, Failure>,
     ) -> Option<Result<R, Failure>> {
-        let mut slot = self.instance.lock();
-        let result = call(slot.as_deref_mut()?);
-        if let Err(failure) = &result {
-            let failed = slot.take();
-            self.is_filled.store(false, Release);
-            drop(slot);
-            drop(failed);
-            (self.on_failure)(self.place, failure);
-        }
-        Some(result)
+        self.with_one(|_| true, call)
     }
 
     /// Calls into the instance if it is still the one with this number; an error ends it.
@@ -149,10 +140,26 @@ impl Slot {
         serial: u64,
         call: impl FnOnce(&mut Instance) -> Result<R, Failure>,
     ) -> Option<Result<R, Failure>> {
-        if self.instance.lock().as_ref()?.serial() != serial {
-            return None;
+        self.with_one(|instance| instance.serial() == serial, call)
+    }
+
+    #[inline]
+    fn with_one<R>(
+        &self,
+        is_it: impl FnOnce(&Instance) -> bool,
+        call: impl FnOnce(&mut Instance) -> Result<R, Failure>,
+    ) -> Option<Result<R, Failure>> {
+        let mut slot = self.instance.lock();
+        let instance = slot.as_deref_mut().filter(|instance| is_it(instance))?;
+        let result = call(instance);
+        if let Err(failure) = &result {
+            let failed = slot.take();
+            self.is_filled.store(false, Release);
+            drop(slot);
+            drop(failed);
+            (self.on_failure)(self.place, failure);
         }
-        self.with_any(call)
+        Some(result)
     }
 
     /// Bytes of the instance's memory; 0 while somebody is calling it.

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use weir_plugin::{AtOnce, Generation, Glance, RequestHead, Stream};
+use weir_plugin::{AtOnce, Generation, Glance, RequestHead};
 
 use super::extended::{Pair, prepare};
 use super::grid::Grid;
@@ -58,9 +58,9 @@ fn calls(options: &Options, record: &mut Record) -> Result<()> {
         matches!(glance, Glance::Passed)
     };
     let whole = || {
-        let Some(Ok(stream)) = Stream::open_now(&proxy_wasm, WORKER, &facts) else { return false };
-        let passed = matches!(stream.request_at_once(request.clone()), AtOnce::Unchanged);
-        passed && matches!(stream.response_at_once(response.clone()), AtOnce::Unchanged)
+        let glance = Glance::at(&proxy_wasm, WORKER, &facts, || request.clone());
+        let Glance::More(stream, AtOnce::Unchanged) = glance else { return false };
+        matches!(stream.response_at_once(response.clone()), AtOnce::Unchanged)
     };
     // What a plugin that is compiled into the server would be.
     let native: Box<dyn Fn(&RequestHead) -> bool> = Box::new(|head| black_box(head).secure);

@@ -13,6 +13,9 @@ pub(crate) const FRAME_BYTES: usize = 136;
 /// Bytes of a field in a table: two slices.
 const FIELD_BYTES: usize = 16;
 
+/// The fixed part is made of words.
+const WORD_BYTES: usize = 8;
+
 /// The flags.
 pub(crate) const FLAG_TLS: u32 = 1;
 pub(crate) const FLAG_END: u32 = 2;
@@ -69,6 +72,17 @@ pub(crate) struct Content<'a> {
     pub(crate) age_ms: u64,
 }
 
+impl Content<'_> {
+    /// Whether anything is behind the fixed part.
+    #[inline]
+    fn has_strings(&self) -> bool {
+        self.line.is_some()
+            || self.request.is_some()
+            || self.response.is_some()
+            || self.trailers.is_some()
+    }
+}
+
 /// An address in the guest's memory, and a length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slice {
@@ -79,7 +93,7 @@ pub(crate) struct Slice {
 impl Slice {
     #[inline]
     fn word(self) -> u64 {
-        u64::from(self.len) << 32 | u64::from(self.ptr)
+        pair(self.ptr, self.len)
     }
 }
 
@@ -99,77 +113,96 @@ pub(crate) fn lay_out(buffer: &mut [u8], base: u32, content: &Content<'_>) -> Re
 #[inline]
 fn lay_out_within(buffer: &mut [u8], base: u32, content: &Content<'_>) -> Option<()> {
     let (fixed, rest) = buffer.split_first_chunk_mut::<FRAME_BYTES>()?;
-    write_fixed(fixed, content);
-    let counts = [content.request, content.response, content.trailers]
-        .map(|fields| fields.map_or(0, HeaderMap::len));
-    let tables_len = (counts[0] + counts[1] + counts[2]) * FIELD_BYTES;
-    if tables_len == 0 && content.line.is_none() {
-        return Some(());
+    let mut words = fixed_words(content);
+    if content.has_strings() {
+        lay_out_strings(&mut words, rest, base + FRAME_BYTES as u32, content)?;
     }
-    let (tables, strings) = rest.split_at_mut_checked(tables_len)?;
-    // A buffer is within 4 GiB, and so is what is in it.
-    let tables_base = base + FRAME_BYTES as u32;
-    let mut writer = Writer { buffer: strings, base: tables_base + tables_len as u32, at: 0 };
-    if let Some(line) = content.line {
-        put(fixed, 24, writer.put(line.method.as_str().as_bytes())?);
-        put(fixed, 32, writer.put(line.authority.as_bytes())?);
-        put(fixed, 40, writer.put(line.target.as_bytes())?);
-    }
-    let mut at = 0;
-    for (fields, count, offset) in [
-        (content.request, counts[0], 72),
-        (content.response, counts[1], 80),
-        (content.trailers, counts[2], 88),
-    ] {
-        let Some(fields) = fields else { continue };
-        let table = &mut tables[at..at + count * FIELD_BYTES];
-        put(fixed, offset, u64::from(tables_base + at as u32) << 32 | count as u64);
-        for (row, (name, value)) in table.chunks_exact_mut(FIELD_BYTES).zip(fields) {
-            put(row, 0, writer.put(name.as_str().as_bytes())?);
-            put(row, 8, writer.put(value.as_bytes())?);
-        }
-        at += count * FIELD_BYTES;
+    let (slots, _) = fixed.as_chunks_mut::<WORD_BYTES>();
+    for (slot, word) in slots.iter_mut().zip(words) {
+        *slot = word.to_le_bytes();
     }
     Some(())
 }
 
+/// Tables of fields, and behind them the strings that they and the fixed part refer to.
+fn lay_out_strings(
+    words: &mut Words,
+    rest: &mut [u8],
+    base: u32,
+    content: &Content<'_>,
+) -> Option<()> {
+    let tables = [(content.request, 72), (content.response, 80), (content.trailers, 88)];
+    let lines: usize = tables.iter().map(|(fields, _)| fields.map_or(0, HeaderMap::len)).sum();
+    let (rows, strings) = rest.split_at_mut_checked(lines * FIELD_BYTES)?;
+    // A buffer is within 4 GiB, and so is what is in it.
+    let mut writer = Writer { buffer: strings, base: base + rows.len() as u32, at: 0 };
+    if let Some(line) = content.line {
+        words[24 / WORD_BYTES] = writer.put(line.method.as_str().as_bytes())?;
+        words[32 / WORD_BYTES] = writer.put(line.authority.as_bytes())?;
+        words[40 / WORD_BYTES] = writer.put(line.target.as_bytes())?;
+    }
+    let (mut rows, _) = rows.as_chunks_mut::<FIELD_BYTES>();
+    let mut at = base;
+    for (fields, offset) in tables {
+        let Some(fields) = fields else { continue };
+        let (table, others) = rows.split_at_mut(fields.len());
+        words[offset / WORD_BYTES] = pair(fields.len() as u32, at);
+        for (row, (name, value)) in table.iter_mut().zip(fields) {
+            let name = writer.put(name.as_str().as_bytes())?;
+            let value = writer.put(value.as_bytes())?;
+            *row = (u128::from(value) << 64 | u128::from(name)).to_le_bytes();
+        }
+        at += (table.len() * FIELD_BYTES) as u32;
+        rows = others;
+    }
+    Some(())
+}
+
+/// The fixed part, in words.
+type Words = [u64; FRAME_BYTES / WORD_BYTES];
+
 /// What has no length of its own. The slices that nothing is put into are 0.
 #[inline]
-fn write_fixed(fixed: &mut [u8; FRAME_BYTES], content: &Content<'_>) {
+fn fixed_words(content: &Content<'_>) -> Words {
     let mut flags = content.flags;
     if let Some(line) = content.line {
         flags |= if line.secure { FLAG_TLS } else { 0 };
         flags |= if line.version == http::Version::HTTP_2 { FLAG_HTTP2 } else { 0 };
     }
-    let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
-    put(fixed, 0, pair(content.hook, flags));
-    put(fixed, 8, content.number);
-    put(fixed, 16, content.note);
-    for offset in [24, 32, 40, 72, 80, 88] {
-        put(fixed, offset, 0);
-    }
     let (address, port) = match content.client {
-        None => ([0; 16], 0),
+        None => (0, 0),
         Some(client) => {
             let address = match client.ip() {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
                 IpAddr::V6(v6) => v6,
             };
-            (address.octets(), client.port())
+            (u128::from_le_bytes(address.octets()), client.port())
         }
     };
-    fixed[48..64].copy_from_slice(&address);
-    put(fixed, 64, pair(u32::from(port) | (FRAME_BYTES as u32) << 16, content.status));
-    put(fixed, 96, content.body.word());
-    put(fixed, 104, content.body_offset);
-    put(fixed, 112, content.ttl_ms.cast_unsigned());
-    put(fixed, 120, content.age_ms);
-    put(fixed, 128, u64::from(content.call));
+    [
+        pair(content.hook, flags),
+        content.number,
+        content.note,
+        0,
+        0,
+        0,
+        address as u64,
+        (address >> 64) as u64,
+        pair(u32::from(port) | (FRAME_BYTES as u32) << 16, content.status),
+        0,
+        0,
+        0,
+        content.body.word(),
+        content.body_offset,
+        content.ttl_ms.cast_unsigned(),
+        content.age_ms,
+        u64::from(content.call),
+    ]
 }
 
 #[inline]
-fn put(to: &mut [u8], offset: usize, word: u64) {
-    to[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// Puts strings one after the other.

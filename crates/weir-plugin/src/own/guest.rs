@@ -135,6 +135,26 @@ impl Guest {
         }
     }
 
+    /// Runs the hook for a request's head over an exchange that has just begun. Gives back whether
+    /// the plugin may have left a trace in it, too.
+    ///
+    /// # Errors
+    /// If the guest fails.
+    #[inline]
+    pub(crate) fn glance(
+        &mut self,
+        store: &mut Store<Host>,
+        id: u32,
+    ) -> Result<(Action, bool), Failure> {
+        let hook = Hook::Request;
+        store.data_mut().own.was_asked = false;
+        self.show(store, id, hook, true, Slice::default())?;
+        match self.call(store, id, hook)? {
+            0 => Ok((Action::Continue, store.data().own.was_asked)),
+            result => Ok((self.change(store, id, hook, true, result)?, true)),
+        }
+    }
+
     /// weir_on_log; removes the exchange.
     ///
     /// # Errors

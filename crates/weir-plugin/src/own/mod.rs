@@ -42,6 +42,8 @@ pub(crate) struct State {
     results: Area,
     /// The exchange of the hook that runs, or [`guest::NO_REQUEST`].
     current: u32,
+    /// A function was called since this was last cleared.
+    was_asked: bool,
     /// The last number that a request was given.
     last_number: u64,
     /// Who made the calls in flight.
@@ -59,6 +61,7 @@ impl Default for State {
             buffer: None,
             results: Area::default(),
             current: guest::NO_REQUEST,
+            was_asked: false,
             last_number: INSTANCES.fetch_add(1, Relaxed) << 32,
             calls: HashMap::default(),
             last_call: 0,

@@ -59,6 +59,7 @@ impl<'a> Plugin<'a> {
     fn of(caller: &'a mut Caller<'_, Host>) -> Outcome<Plugin<'a>> {
         let memory = memory::of_caller(caller).ok_or(Error::BadMemory)?;
         let (memory, host) = memory::split(caller, memory);
+        host.own.was_asked = true;
         Ok(Plugin { memory, host })
     }
 
