@@ -1,5 +1,5 @@
-//! What plugins are told of whom a request was sent on to, and of what came of it. By Envoy's names:
-//! `upstream.*` and the parts of `response.*` that only the source knows.
+//! What plugins are told of whom a request was sent on to, and of what came of it. By Envoy's
+//! names: `upstream.*` and the parts of `response.*` that only the source knows.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

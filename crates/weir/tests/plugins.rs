@@ -15,6 +15,8 @@ mod cache;
 mod heads;
 #[path = "plugins/life.rs"]
 mod life;
+#[path = "plugins/lifetimes.rs"]
+mod lifetimes;
 #[path = "plugins/properties.rs"]
 mod properties;
 #[path = "plugins/protocols.rs"]

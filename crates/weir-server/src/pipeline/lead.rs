@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
-use weir_cache::policy::{self, Exchange, NotStorable, Rules};
+use weir_cache::policy::{self, Exchange, Freshened, NotStorable, Rules};
 use weir_cache::{
     Failure, FillReader, FillWriter, Freshness, Head, Lead, Object, PurgeMode, Stale, Started,
 };
@@ -102,7 +102,7 @@ async fn go(leading: Leading, flight: Lead, answer: oneshot::Sender<Led>) {
             return;
         }
         if response.status() == StatusCode::NOT_MODIFIED {
-            let led = validated(&leading, flight, stale, &response, times);
+            let led = validated(&leading, flight, stale, response, times).await;
             let _ = answer.send(led);
             return;
         }
@@ -189,19 +189,19 @@ fn is_server_failure(status: StatusCode) -> bool {
 }
 
 /// A 304 for what we asked to be validated (RFC 9111 §4.3.4).
-fn validated(
+async fn validated(
     leading: &Leading,
     flight: Lead,
     stale: &Stale,
-    response: &Response<ResponseBody>,
+    response: Response<ResponseBody>,
     times: Times,
 ) -> Led {
-    let exchange = times.exchange(&leading.head.headers, response);
-    match policy::freshen(&stale.object, &exchange, &rules(&leading.route, None)) {
-        Ok(freshened) => {
-            // One that the 304 forbids to store any longer is used for this answer only.
-            Led::Fresh(flight.refreshed(&stale.object, freshened))
-        }
+    let freshened = {
+        let exchange = times.exchange(&leading.head.headers, &response);
+        policy::freshen(&stale.object, &exchange, &rules(&leading.route, None))
+    };
+    match freshened {
+        Ok(freshened) => refresh(leading, flight, stale, freshened, times).await,
         Err(mismatch) => {
             // The next request asks without conditions.
             let cache = &leading.connection.worker.shared.cache;
@@ -216,6 +216,29 @@ fn validated(
             Led::Refused(Refusal::Source(StatusCode::BAD_GATEWAY, "validation"))
         }
     }
+}
+
+/// Stores what is there of a response with what the 304 makes of its head. One that the 304, or a
+/// plugin, forbids to store any longer is used for this answer only.
+async fn refresh(
+    leading: &Leading,
+    flight: Lead,
+    stale: &Stale,
+    freshened: Freshened,
+    times: Times,
+) -> Led {
+    let Freshened { head, storable } = freshened;
+    let (head, storable, flight) = match &leading.passage {
+        Some(passage) if storable && passage.sees_stores() => {
+            match show_stored(passage, head, flight, times).await {
+                Seen::Store(head, flight) => (head, true, flight),
+                Seen::Not(head, flight) => (head, false, flight),
+                Seen::Instead(led) => return led,
+            }
+        }
+        _ => (head, storable, flight),
+    };
+    Led::Fresh(flight.refreshed(&stale.object, Freshened { head, storable }))
 }
 
 /// Stores the response if it may be stored; the client and all that follow read along.
@@ -235,25 +258,18 @@ async fn store(
         false => admit(&rules(&leading.route, ttl_ms), &leading.head.headers, &response, times)
             .map_err(|why| why.as_str()),
     };
-    let admitted = match (admitted, &leading.passage) {
+    let (admitted, flight) = match (admitted, &leading.passage) {
         (Ok(head), Some(passage)) if passage.sees_stores() => {
-            match show_stored(passage, head, times).await {
-                Seen::Store(head) => Ok(head),
-                Seen::Not => Err("plugin"),
-                Seen::Answer(replacement) => {
-                    let led = Led::Answered(answer_with(flight, *replacement, times));
+            match show_stored(passage, head, flight, times).await {
+                Seen::Store(head, flight) => (Ok(head), flight),
+                Seen::Not(_, flight) => (Err("plugin"), flight),
+                Seen::Instead(led) => {
                     let _ = answer.send(led);
-                    return;
-                }
-                Seen::Close => {
-                    let reason = "a plugin closed what the response was for";
-                    flight.fail(Failure::new(StatusCode::BAD_GATEWAY, reason));
-                    let _ = answer.send(Led::Closed);
                     return;
                 }
             }
         }
-        (admitted, _) => admitted,
+        (admitted, _) => (admitted, flight),
     };
     let head = match admitted {
         Ok(head) => head,
@@ -273,13 +289,13 @@ async fn store(
 /// What plugins make of what is about to be stored.
 #[allow(clippy::large_enum_variant, reason = "matched at once, never kept")]
 enum Seen {
-    Store(Head),
-    Not,
-    Answer(Box<Answer>),
-    Close,
+    Store(Head, Lead),
+    Not(Head, Lead),
+    /// Whoever waits has been told already.
+    Instead(Led),
 }
 
-async fn show_stored(passage: &Passage, mut head: Head, times: Times) -> Seen {
+async fn show_stored(passage: &Passage, mut head: Head, flight: Lead, times: Times) -> Seen {
     let now_ms = times.response_time_ms;
     let ttl_ms = head.freshness.fresh_until_ms as i64 - now_ms as i64;
     let shown = ResponseHead { status: head.status, headers: head.headers.clone() };
@@ -290,11 +306,17 @@ async fn show_stored(passage: &Passage, mut head: Head, times: Times) -> Seen {
             if let Some(lifetime_ms) = lifetime_ms {
                 head.freshness.fresh_until_ms = now_ms.saturating_add(lifetime_ms);
             }
-            Seen::Store(head)
+            Seen::Store(head, flight)
         }
-        Storing::Not => Seen::Not,
-        Storing::Answer(answer) => Seen::Answer(answer),
-        Storing::Close => Seen::Close,
+        Storing::Not => Seen::Not(head, flight),
+        Storing::Answer(answer) => {
+            Seen::Instead(Led::Answered(answer_with(flight, *answer, times)))
+        }
+        Storing::Close => {
+            let reason = "a plugin closed what the response was for";
+            flight.fail(Failure::new(StatusCode::BAD_GATEWAY, reason));
+            Seen::Instead(Led::Closed)
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use crate::common::{PATIENCE, wait_for};
 use crate::site::{Site, setup, text};
 use crate::wasm::{own, proxy_wasm};
 
-const FRESH: &str = "Cache-Control: max-age=600\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\n";
+pub(crate) const FRESH: &str =
+    "Cache-Control: max-age=600\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\n";
 
 /// Makes letters large, and logs every response that it sees.
 fn upper(mark: &str) -> String {
@@ -32,12 +33,14 @@ fn runs(site: &Site, mark: &str) -> usize {
     site.weir.log().matches(&format!("seen by {mark}")).count()
 }
 
-fn counting(script: impl Fn(usize, &Received) -> Vec<Step> + Send + Sync + 'static) -> Origin {
+pub(crate) fn counting(
+    script: impl Fn(usize, &Received) -> Vec<Step> + Send + Sync + 'static,
+) -> Origin {
     let count = AtomicUsize::new(0);
     Origin::start(move |request| script(count.fetch_add(1, SeqCst), request))
 }
 
-fn is_hit(response: &Response) -> bool {
+pub(crate) fn is_hit(response: &Response) -> bool {
     response.header("cache-status").is_some_and(|status| status.contains("; hit"))
 }
 
@@ -83,48 +86,6 @@ fn at_the_fill_a_response_is_transformed_once() {
         assert_eq!(text(&client.ask("GET", "/a", &[]).unwrap()), "BODY 1");
         assert_eq!(runs(&site, "one"), 2);
         assert_eq!(text(&client.ask("GET", "/plain/a", &[]).unwrap()), "body 2");
-    }
-}
-
-#[test]
-fn at_the_fill_a_proxy_wasm_plugin_may_forbid_to_store() {
-    let module = proxy_wasm(
-        r#"
-        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
-          (drop (call $proxy_set_property @{weir.cache.no_store} @{true}))
-          (i32.const 0))"#,
-    );
-    let origin = counting(|n, _| answer("200 OK", FRESH, format!("body {n}").as_bytes()));
-    let site = setup()
-        .plugin("p", &module, "")
-        .run(&format!(r#"route "/*" {{ proxy "{}"; use "p" at="fill"; }}"#, origin.url()));
-    for round in 0..3 {
-        let got = site.get("/a", &[]);
-        assert_eq!((text(&got), is_hit(&got)), (format!("body {round}").as_str(), false));
-    }
-}
-
-#[test]
-fn at_the_fill_a_proxy_wasm_plugin_says_for_how_long() {
-    let module = proxy_wasm(
-        r#"
-        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
-          (drop (call $proxy_set_property @{weir.cache.ttl_ms} @{500}))
-          (i32.const 0))"#,
-    );
-    // With a longer lifetime, with none, and where it must not be stored.
-    for (fields, is_stored) in
-        [(FRESH, true), ("X-None: 1\r\n", true), ("Cache-Control: no-store\r\n", false)]
-    {
-        let origin = counting(move |n, _| answer("200 OK", fields, n.to_string().as_bytes()));
-        let site = setup()
-            .plugin("p", &module, "")
-            .run(&format!(r#"route "/*" {{ proxy "{}"; use "p" at="fill"; }}"#, origin.url()));
-        let mut client = site.connect();
-        client.ask("GET", "/a", &[]).unwrap();
-        assert_eq!(is_hit(&client.ask("GET", "/a", &[]).unwrap()), is_stored, "{fields}");
-        std::thread::sleep(Duration::from_millis(600));
-        assert!(!is_hit(&client.ask("GET", "/a", &[]).unwrap()), "{fields}");
     }
 }
 
@@ -243,7 +204,7 @@ fn decides() -> String {
           (i64.const 0))"#)
 }
 
-fn deciding() -> (Site, Origin, Origin) {
+pub(crate) fn deciding() -> (Site, Origin, Origin) {
     let other = Origin::start(|_| answer("200 OK", FRESH, b"other"));
     let origin = counting(|n, request| {
         let line = request.line();
@@ -260,7 +221,7 @@ fn deciding() -> (Site, Origin, Origin) {
             return answer("200 OK", FRESH, seen.as_bytes());
         }
         if !request.values("if-none-match").is_empty() {
-            return answer("304 Not Modified", "ETag: \"v1\"\r\n", b"");
+            return answer("304 Not Modified", "ETag: \"v1\"\r\nX-Dropped: 2\r\n", b"");
         }
         let fields = format!("{FRESH}X-Dropped: 1\r\n");
         answer("200 OK", &fields, n.to_string().as_bytes())

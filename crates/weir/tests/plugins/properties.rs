@@ -16,8 +16,8 @@ use crate::common::{PATIENCE, wait_for};
 use crate::site::{Site, setup};
 use crate::wasm::proxy_wasm;
 
-/// Tells each property by a field `x-known: NAME=HEX` of the response, `NAME=-` where there is none;
-/// and in the log at the request's end.
+/// Tells each property by a field `x-known: NAME=HEX` of the response, `NAME=-` where there is
+/// none; and in the log before and after.
 fn knows(paths: &[&str]) -> String {
     let each = |then: &str| -> String {
         let one = |path: &&str| {

@@ -52,8 +52,8 @@ enum Made {
 }
 
 impl Passage {
-    /// Shows a response to the plugins that see what is delivered. `is_own` is one that plugins have
-    /// made of the request alone.
+    /// Shows a response to the plugins that see what is delivered. `is_own` is one that plugins
+    /// have made of the request alone.
     pub(super) async fn response(
         &self,
         response: Response<ReplyBody>,

@@ -1,11 +1,11 @@
 //! Entity tags of what plugins make of responses. A generation makes another body than the one
 //! before it of the same response, so its tags are other ones: they end in a mark.
 //!
-//! At the fill the mark is stored with the tag, and conditions are about what is stored; where there
-//! is a date alone, a tag is made of it. At delivery the mark is put behind the tag that the cache or
-//! the source knows, and taken off when it comes back; a tag without it is of what nobody would be
-//! sent now. Dates cannot be marked: `Last-Modified` goes where the body is changed, and is no
-//! condition where it may be.
+//! At the fill the mark is stored with the tag, and conditions are about what is stored; where
+//! there is a date alone, a tag is made of it. At delivery the mark is put behind the tag that the
+//! cache or the source knows, and taken off when it comes back; a tag without it is of what nobody
+//! would be sent now. Dates cannot be marked: `Last-Modified` goes where the body is changed, and
+//! is no condition where it may be.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
