@@ -81,6 +81,9 @@ pub use frame::{Fields, Frame, Request, Response, Stored};
 pub use hook::{Hook, Parts};
 pub use host::HostError;
 pub use plugin::Plugin;
+#[cfg(target_family = "wasm")]
+#[doc(hidden)]
+pub use plugin::panic::panicked;
 
 /// The Rust in the specification.
 #[cfg(doctest)]

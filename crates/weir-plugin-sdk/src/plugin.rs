@@ -134,8 +134,53 @@ macro_rules! panic_handler {
         const _: () = {
             #[panic_handler]
             fn panicked(info: &::core::panic::PanicInfo<'_>) -> ! {
-                $crate::raw::panicked(info)
+                $crate::panicked(info)
             }
         };
     };
+}
+
+/// What [`panic_handler!`](crate::panic_handler) does.
+#[cfg(target_family = "wasm")]
+pub(crate) mod panic {
+    use core::panic::PanicInfo;
+
+    use crate::edits::Decimal;
+    use crate::host::Level;
+    use crate::raw;
+
+    /// Bytes of what is said. They are the stack's, because there may be no other memory.
+    const TEXT_BYTES: usize = 200;
+
+    struct Text {
+        bytes: [u8; TEXT_BYTES],
+        len: usize,
+    }
+
+    impl Text {
+        /// Adds what there is room for.
+        #[inline(never)]
+        fn push(&mut self, part: &[u8]) {
+            let room = self.bytes.get_mut(self.len..).unwrap_or_default();
+            for (to, from) in room.iter_mut().zip(part) {
+                *to = *from;
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Says where it was, and ends the call. Not why: a message is put together by code that is
+    /// more than most plugins are, and that is left out if nobody looks at messages.
+    #[cold]
+    pub fn panicked(info: &PanicInfo<'_>) -> ! {
+        let (file, line) = info.location().map_or(("", 0), |place| (place.file(), place.line()));
+        let line = Decimal::new(line.into());
+        let mut text = Text { bytes: [0; TEXT_BYTES], len: 0 };
+        text.push(b"panic at ");
+        text.push(file.as_bytes());
+        text.push(b":");
+        text.push(line.as_ref());
+        raw::log(Level::Critical as u32, text.bytes.as_ptr(), text.len);
+        core::arch::wasm32::unreachable()
+    }
 }
