@@ -11,6 +11,7 @@
 //! An active generation rests while it is in quarantine: it has no instances, and its policy
 //! decides what becomes of requests meanwhile.
 
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -38,6 +39,7 @@ pub struct Generation {
     compiled: Arc<Compiled>,
     hooks: Hooks,
     environment: Arc<Environment>,
+    fingerprint: u64,
     engine: Engine,
     threads: Threads,
     keeper: Keeper,
@@ -90,6 +92,7 @@ impl Generation {
             threads: threads.clone(),
             keeper: keeper.clone(),
             hooks: allowed_hooks(&compiled, &environment),
+            fingerprint: fingerprint(&compiled, &environment),
             compiled,
             environment,
             began,
@@ -149,11 +152,7 @@ impl Generation {
 
     /// Tells apart what different modules and configurations make of the same response.
     pub fn fingerprint(&self) -> u64 {
-        use std::hash::{BuildHasher, Hash, Hasher};
-        let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-        self.compiled.digest().hash(&mut hasher);
-        (&self.environment.config, &self.environment.vm_config).hash(&mut hasher);
-        hasher.finish()
+        self.fingerprint
     }
 
     /// When it was deployed.
@@ -323,6 +322,11 @@ impl Drop for Generation {
     fn drop(&mut self) {
         tracing::debug!(plugin = self.name(), generation = self.number(), "generation cleaned up");
     }
+}
+
+fn fingerprint(compiled: &Compiled, environment: &Environment) -> u64 {
+    let what = (compiled.digest(), &environment.config, &environment.vm_config);
+    foldhash::fast::FixedState::default().hash_one(what)
 }
 
 /// The hooks of a module, less those that its policy does not allow.

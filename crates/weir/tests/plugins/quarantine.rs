@@ -60,6 +60,8 @@ fn quarantine(site: &Site, name: &str, failed: u16, resting: u16) {
         if began.elapsed() < Duration::from_millis(250) {
             assert_eq!(got.status, resting, "{name}");
             assert_eq!(got.header("x-bad"), None, "{name}");
+            let retry_after = (resting == 503).then_some("1");
+            assert_eq!(got.header("retry-after"), retry_after, "{name}");
         }
         let back = wait_for(PATIENCE, || {
             let got = site.get("/q/a", &[]);

@@ -150,7 +150,9 @@ impl Passage {
                     if made == Made::Changed {
                         tags::make_of_date(&mut parts.headers);
                         transformed(&mut parts.headers);
-                        step.mark().put(&mut parts.headers);
+                        if let Some(mark) = step.mark() {
+                            mark.put(&mut parts.headers);
+                        }
                     }
                     body
                 }

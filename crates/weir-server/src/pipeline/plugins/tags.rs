@@ -7,11 +7,11 @@
 //! would be sent now. Dates cannot be marked: `Last-Modified` goes where the body is changed, and
 //! is no condition where it may be.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::LazyLock;
 
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use weir_config::At;
 use weir_http::conditional::{self, Validators};
 use weir_http::etag::{self, ETag};
 
@@ -24,12 +24,8 @@ pub(super) struct Mark(u64);
 impl Passage {
     /// The mark of what this request's plugins make of bodies at delivery, if they see any.
     pub(super) fn mark(&self) -> Option<Mark> {
-        let mut hasher = None;
-        for step in self.delivery().filter(|step| step.sees_response_bodies()) {
-            let fingerprint = step.stream.generation().fingerprint();
-            fingerprint.hash(hasher.get_or_insert_with(DefaultHasher::new));
-        }
-        hasher.map(|hasher| Mark(hasher.finish()))
+        let makers = self.delivery().filter(|step| step.sees_response_bodies());
+        Mark::of(makers.map(|step| step.stream.generation().fingerprint()))
     }
 
     /// Whether plugins may make another body of what the source answers, before it is stored: then
@@ -44,10 +40,9 @@ impl Step {
         self.stream.hooks().sees_response_bodies()
     }
 
-    /// The mark of what this plugin makes of bodies at the fill.
-    pub(super) fn mark(&self) -> Mark {
-        debug_assert!(self.at == At::Fill, "those at delivery have one together");
-        Mark(self.stream.generation().fingerprint())
+    /// The mark of what this plugin makes of bodies at the fill; those at delivery have one together.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        Mark::of([self.stream.generation().fingerprint()].into_iter())
     }
 }
 
@@ -85,7 +80,19 @@ pub(super) fn weaken(headers: &mut HeaderMap) {
     }
 }
 
+/// Fingerprints tell of configurations, which may hold secrets. Clients see marks, and without the
+/// key they cannot try out on them what the secrets may be.
+static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
 impl Mark {
+    fn of(fingerprints: impl Iterator<Item = u64>) -> Option<Mark> {
+        let mut hasher = None;
+        for fingerprint in fingerprints {
+            fingerprint.hash(hasher.get_or_insert_with(|| KEY.build_hasher()));
+        }
+        hasher.map(|hasher| Mark(hasher.finish()))
+    }
+
     fn text(self) -> String {
         format!("-{:016x}", self.0)
     }
