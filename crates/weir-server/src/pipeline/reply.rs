@@ -147,8 +147,10 @@ fn assemble(
         declare_length(&mut head, &content);
         content = Content::Empty;
     } else if request.method == Method::HEAD {
-        // A plugin made it that of a client's GET.
-        head.headers.remove(header::CONTENT_LENGTH);
+        // A plugin made it that of a client's GET, whose content is another one than was meant.
+        for name in [header::CONTENT_LENGTH, header::ETAG, header::LAST_MODIFIED] {
+            head.headers.remove(name);
+        }
         content = Content::Empty;
     }
     let draining = record.connection().worker.shared.is_draining();

@@ -236,7 +236,8 @@ fn another_method_is_the_origins_and_the_framing_the_clients() {
             let age = if line.contains("stored") { "max-age=600" } else { "no-store" };
             let body = if line.starts_with("HEAD ") { "" } else { "content" };
             let head = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: {age}\r\nContent-Length: 7\r\n\r\n{body}"
+                "HTTP/1.1 200 OK\r\nCache-Control: {age}\r\nETag: \"v1\"\r\n\
+                 Content-Length: 7\r\n\r\n{body}"
             );
             vec![Step::Send(head.into_bytes())]
         });
@@ -254,6 +255,7 @@ fn another_method_is_the_origins_and_the_framing_the_clients() {
         for target in ["/head/off", "/head/a", "/head/stored", "/head/stored", "/head/fixed"] {
             let got = client.ask("GET", target, &[]).unwrap();
             assert_eq!((got.status, text(&got)), (200, ""), "{name} {target}");
+            assert_eq!(got.header("etag"), None, "{name} {target}: of something else");
         }
         assert!(origin.take().iter().all(|request| request.line().starts_with("HEAD ")), "{name}");
         // The client of a HEAD must get none; what was fetched for it is stored.

@@ -40,7 +40,8 @@ impl Step {
         self.stream.hooks().sees_response_bodies()
     }
 
-    /// The mark of what this plugin makes of bodies at the fill; those at delivery have one together.
+    /// The mark of what this plugin makes of bodies at the fill. Those at delivery have one
+    /// together.
     pub(super) fn mark(&self) -> Option<Mark> {
         Mark::of([self.stream.generation().fingerprint()].into_iter())
     }
