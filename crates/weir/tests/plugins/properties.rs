@@ -275,6 +275,24 @@ fn the_upstream_is_known_from_its_response_on() {
 }
 
 #[test]
+fn a_stale_response_knows_nothing_of_the_fetch_behind_it() {
+    let fields = "Cache-Control: max-age=0, stale-while-revalidate=600\r\n";
+    let origin = Origin::start(move |_| answer("200 OK", fields, b"stored"));
+    let site = setup()
+        .plugin("knows", &knows(&["upstream.address"]), "limits log=100000")
+        .run(&format!(r#"route "/*" {{ proxy "{}"; use "knows"; }}"#, origin.url()));
+    site.get("/a", &[]);
+    for request in 2..6 {
+        let said = |got: &Response| got.header("cache-status").unwrap_or_default().to_owned();
+        let got = site.get("/a", &[]);
+        assert!(said(&got).contains("stale-while-revalidate"), "{}", said(&got));
+        assert_eq!(of_response(&got, "upstream.address"), None);
+        assert_eq!(of_log(&site, request, "upstream.address"), None);
+    }
+    assert!(origin.take().len() > 1, "there was a fetch");
+}
+
+#[test]
 fn no_upstream_is_known_before_one_was_asked() {
     let origin = Origin::start(|_| ok("fine"));
     let site = setup()
