@@ -253,6 +253,8 @@ pub(crate) struct Exchange {
     pub(crate) is_paused: bool,
     /// The running hook said that the request goes on (proxy-wasm).
     pub(crate) is_resumed: bool,
+    /// A head that was held back has been let go, though not taken yet (proxy-wasm).
+    pub(crate) is_head_resumed: bool,
     /// The plugin said that the bytes of a connection go on: those from the client, those for it.
     pub(crate) is_released: [bool; 2],
 }
@@ -326,6 +328,7 @@ impl Exchange {
         self.again = false;
         self.is_paused = false;
         self.is_resumed = false;
+        self.is_head_resumed = false;
         // Somebody may still listen for the request before, or it was sent on.
         if Arc::strong_count(&self.signal) > 1 || self.signal.source().is_some() {
             self.signal = Arc::default();
@@ -352,6 +355,7 @@ impl Exchange {
             signal: Arc::default(),
             is_paused: false,
             is_resumed: false,
+            is_head_resumed: false,
             is_released: [false; 2],
         }
     }

@@ -2,11 +2,14 @@
 //! trailers; held back while the plugin pauses, and let go as it was should the plugin fail and its
 //! policy be `pass`.
 
+mod feed;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -17,10 +20,10 @@ use weir_config::OnFailure;
 
 use crate::exchange::{Action, Exchange, Lend, Lent, Phase, RequestHead, ResponseHead, Want};
 use crate::failure::{Failure, FailureKind};
-use crate::limits::{HELD_BYTES_MAX, PAUSE_MAX, PIECE_BYTES_MAX};
+use crate::limits::PAUSE_MAX;
 use crate::passed::{Content, FlowError, LetGo, Passed};
 use crate::services::CallBody;
-use crate::side::{Released, Side, look_at_paused, release};
+use crate::side::{Released, Side, look_at_paused, release_head_alone};
 use crate::stream::{Outcome, Stream, Turn};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -80,6 +83,8 @@ pub(crate) struct Flow {
     want: Want,
     /// The head has not been let go.
     is_head_held: bool,
+    /// The body's hook was the last to pause.
+    is_body_paused: bool,
     /// What was let go with the head.
     head: Released,
     failure: Option<Failure>,
@@ -123,6 +128,7 @@ impl Flow {
             state: State::Idle,
             want: if sees_bodies { Want::Pieces } else { Want::Nothing },
             is_head_held: true,
+            is_body_paused: false,
             head: Released::default(),
             failure: None,
             error: None,
@@ -197,9 +203,26 @@ impl Flow {
     ) -> Turn<Outcome<Released>> {
         let side = self.side;
         let bytes = if phase == side.body() { self.held_bytes } else { 0 };
-        self.stream.hook(phase, end, bytes, put, move |exchange, action| match action {
-            Action::Continue => release(side, exchange),
-            Action::Pause => look_at_paused(side, exchange, true),
+        let offset = self.shown_bytes();
+        // Only the plugin's word lets a head go on that is held back, not what a body's hook returns.
+        let is_behind = phase == side.body() && self.is_paused_at_head();
+        let before = move |exchange: &mut Exchange| {
+            exchange.is_head_resumed = is_behind && !exchange.is_paused;
+            put(exchange);
+        };
+        self.stream.hook(phase, end, bytes, before, move |exchange, action| {
+            let is_paused = action == Action::Pause;
+            let has_word = exchange.is_resumed || exchange.is_head_resumed;
+            if is_behind && !has_word {
+                exchange.is_paused = true;
+            }
+            look(
+                side,
+                exchange,
+                is_paused || is_behind && !has_word,
+                offset,
+                is_behind && is_paused,
+            )
         })
     }
 
@@ -210,30 +233,48 @@ impl Flow {
         }
     }
 
+    /// Bytes of the body that have been shown.
+    fn shown_bytes(&self) -> u64 {
+        self.passed_bytes + self.held_bytes as u64
+    }
+
+    /// The hook for the head has paused, on proxy-wasm.
+    fn is_paused_at_head(&self) -> bool {
+        self.is_head_held && self.stream.generation().is_bound()
+    }
+
     /// What a hook's end means.
     fn settle(&mut self, outcome: Outcome<Released>, phase: Phase, end: bool) {
         match outcome {
             Err(failure) => self.fail(failure),
-            Ok((_, released)) if released.is_held => {
-                let since = *self.held_since.get_or_insert_with(Instant::now);
-                let left = PAUSE_MAX.saturating_sub(since.elapsed());
-                let patience = released.wishes.hold.unwrap_or(PAUSE_MAX).min(left);
-                let timer = Box::pin(tokio::time::sleep(patience));
-                self.state = State::Paused { phase, end, timer };
+            Ok((action, released)) if released.is_held => {
+                self.is_body_paused = phase == self.side.body() && action == Action::Pause;
+                self.pause(phase, end, released.wishes.hold);
+            }
+            Ok((_, released)) if released.keeps_body => {
+                self.head = released;
+                self.is_head_held = false;
+                self.held_since = None;
+                self.pause(self.side.body(), end, None);
             }
             Ok((_, released)) => self.let_go(released, phase),
         }
+    }
+
+    fn pause(&mut self, phase: Phase, end: bool, hold: Option<Duration>) {
+        let since = *self.held_since.get_or_insert_with(Instant::now);
+        let left = PAUSE_MAX.saturating_sub(since.elapsed());
+        let timer = Box::pin(tokio::time::sleep(hold.unwrap_or(PAUSE_MAX).min(left)));
+        self.state = State::Paused { phase, end, timer };
     }
 
     /// The plugin lets go of what it has.
     fn let_go(&mut self, mut released: Released, phase: Phase) {
         self.state = State::Idle;
         self.held_since = None;
-        if phase == self.side.body() {
-            self.is_altered |= !is_same(&self.held, &released.pieces);
-            if released.passes_rest {
-                self.want = Want::Nothing;
-            }
+        self.is_altered |= !is_same(&self.held, &released.pieces);
+        if released.passes_rest {
+            self.want = Want::Nothing;
         }
         self.held.clear();
         self.passed_bytes += self.held_bytes as u64;
@@ -317,7 +358,7 @@ impl Flow {
         Poll::Ready(())
     }
 
-    /// Waits for the plugin's word; if it sees bodies while it holds them back, for more of it too.
+    /// Waits for the plugin's word; if it holds back a body that it sees, for more of that too.
     fn poll_paused(
         &mut self,
         phase: Phase,
@@ -332,19 +373,22 @@ impl Flow {
             let call = self.call(phase, end, |exchange| exchange.again = true);
             self.start(call, phase, end);
         } else if is_told {
-            let side = self.side;
+            let (side, offset) = (self.side, self.shown_bytes());
+            let keeps_body = self.is_paused_at_head() && self.is_body_paused;
             let looked = self.stream.look(move |exchange| {
                 let is_paused = exchange.is_paused;
-                look_at_paused(side, exchange, is_paused)
+                look(side, exchange, is_paused, offset, keeps_body)
             });
             let outcome = looked.map(|looked| looked.map(|released| (Action::Continue, released)));
             self.start(outcome, phase, end);
         } else if is_late {
             let message = format!("paused for {} s without a word", PAUSE_MAX.as_secs());
             self.fail_alive(Failure::new(FailureKind::Stalled, message));
-        } else if is_bound && !self.is_body_shown && self.want == Want::Pieces {
+        } else if is_bound && phase != self.side.trailers() && self.shows_more() {
             ready!(self.poll_source(cx));
             self.show();
+        } else if phase == self.side.body() && !self.is_head_held && self.ends_with_trailers() {
+            self.show_trailers();
         } else {
             return Poll::Pending;
         }
@@ -356,102 +400,26 @@ impl Flow {
         self.stream.count_failure(&failure);
         self.fail(failure);
     }
+}
 
-    /// Reads until there is something to show, or nothing more to read.
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.source_ended && (self.unseen.is_empty() || self.want == Want::Whole) {
-            let Some(source) = &mut self.source else { break };
-            match ready!(Pin::new(&mut *source).poll_frame(cx)) {
-                None => self.source_ended = true,
-                Some(Err(error)) => {
-                    self.source_ended = true;
-                    self.is_done = true;
-                    self.is_body_shown = true;
-                    self.is_head_held = false;
-                    self.error = Some(error);
-                    break;
-                }
-                Some(Ok(frame)) => {
-                    self.source_ended = source.is_end_stream();
-                    self.take_frame(frame);
-                }
-            }
-            if self.unseen_bytes + self.held_bytes > HELD_BYTES_MAX {
-                let message = format!("it holds back more than {HELD_BYTES_MAX} bytes of a body");
-                self.fail_alive(Failure::new(FailureKind::Overflow, message));
-                break;
-            }
-        }
-        Poll::Ready(())
+/// Takes out what the plugin lets go of: the head without the body, if that `keeps_body` back by
+/// itself. So many bytes of the body have been shown to it by then.
+fn look(
+    side: Side,
+    exchange: &mut Exchange,
+    is_paused: bool,
+    offset: u64,
+    keeps_body: bool,
+) -> Released {
+    let has_end = exchange.wishes.answer.is_some() || exchange.wishes.close;
+    if keeps_body && !has_end && (!is_paused || exchange.is_head_resumed) {
+        return release_head_alone(side, exchange);
     }
-
-    fn take_frame(&mut self, frame: Frame<Bytes>) {
-        match frame.into_data() {
-            Ok(mut data) => {
-                self.unseen_bytes += data.len();
-                while data.len() > PIECE_BYTES_MAX && self.want == Want::Pieces {
-                    self.unseen.push_back(data.split_to(PIECE_BYTES_MAX));
-                }
-                if !data.is_empty() {
-                    self.unseen.push_back(data);
-                }
-            }
-            Err(frame) => self.trailers_in = frame.into_trailers().ok(),
-        }
+    let released = look_at_paused(side, exchange, is_paused);
+    if !released.is_held {
+        *side.offset(exchange) = offset;
     }
-
-    /// Shows what has been read: the next piece, or all of the body.
-    fn show(&mut self) {
-        if self.is_body_shown {
-            return;
-        }
-        let pieces: Vec<Bytes> = match self.want {
-            Want::Pieces => self.unseen.pop_front().into_iter().collect(),
-            Want::Whole | Want::Nothing => self.unseen.drain(..).collect(),
-        };
-        let is_last = self.source_ended && self.unseen.is_empty();
-        self.is_body_shown = is_last;
-        let bytes: usize = pieces.iter().map(Bytes::len).sum();
-        self.unseen_bytes -= bytes;
-        if self.want == Want::Nothing {
-            self.out.extend(pieces);
-            return;
-        }
-        self.held_bytes += bytes;
-        self.held.extend(pieces.iter().cloned());
-        // proxy-wasm: where trailers follow, theirs is the end.
-        let end = is_last && (self.trailers_in.is_none() || !self.stream.generation().is_bound());
-        let (side, offset) = (self.side, self.passed_bytes);
-        let call = self.call(side.body(), end, move |exchange| {
-            exchange.again = false;
-            *side.offset(exchange) = offset;
-            let buffer = side.buffer(exchange);
-            pieces.into_iter().for_each(|piece| buffer.push(piece));
-        });
-        self.start(call, side.body(), end);
-    }
-
-    /// Shows the trailers, if there are any and the plugin looks at them.
-    fn show_trailers(&mut self) {
-        let phase = self.side.trailers();
-        let Some(mut trailers) = self.trailers_in.take() else {
-            self.is_done = true;
-            return;
-        };
-        // Those that the body's hook has added.
-        trailers.extend(self.trailers_out.take().unwrap_or_default());
-        if !self.stream.has(phase) || self.want == Want::Nothing && self.failure.is_some() {
-            self.trailers_out.get_or_insert(trailers);
-            self.is_done = true;
-            return;
-        }
-        let side = self.side;
-        let call = self.call(phase, true, move |exchange| {
-            exchange.again = false;
-            *side.trailer_section(exchange) = trailers;
-        });
-        self.start(call, phase, true);
-    }
+    released
 }
 
 /// Whether these are the very same pieces.

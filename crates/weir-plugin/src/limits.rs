@@ -40,6 +40,9 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long a request waits for a plugin whose instance is being replaced.
 pub(crate) const REPLACEMENT_WAIT: Duration = Duration::from_secs(1);
 
+/// Bytes of a body that are shown while its head is held back.
+pub(crate) const AHEAD_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes of a body that are shown to a plugin at once: what fits the processor's second cache, so
 /// that a copy into the sandbox costs little.
 pub const PIECE_BYTES_MAX: usize = 256 << 10;

@@ -75,25 +75,34 @@ pub(crate) struct Released {
     pub(crate) passes_rest: bool,
     /// The hook has ended in a pause, and nothing of the above was taken.
     pub(crate) is_held: bool,
+    /// Only the head was taken: the body is held back by itself.
+    pub(crate) keeps_body: bool,
 }
 
 pub(crate) fn release(side: Side, exchange: &mut Exchange) -> Released {
+    Released {
+        pieces: side.buffer(exchange).take(),
+        trailers: std::mem::take(side.trailer_section(exchange)),
+        passes_rest: std::mem::take(&mut exchange.own.passes_rest),
+        ..release_head(side, exchange)
+    }
+}
+
+fn release_head(side: Side, exchange: &mut Exchange) -> Released {
     // The head stays to be looked at by the hooks that follow, changed as it is.
     let request = exchange.request.as_ref().filter(|_| side == Side::Request);
     let request = request.filter(|head| head.is_own()).map(|head| head.get().clone());
     let response = exchange.response.as_ref().filter(|_| side == Side::Response);
     let response = response.filter(|head| head.is_own()).map(|head| head.get().clone());
-    let pieces = side.buffer(exchange).take();
     exchange.again = false;
-    Released {
-        request,
-        response,
-        wishes: std::mem::take(&mut exchange.wishes),
-        pieces,
-        trailers: std::mem::take(side.trailer_section(exchange)),
-        passes_rest: std::mem::take(&mut exchange.own.passes_rest),
-        is_held: false,
-    }
+    let wishes = std::mem::take(&mut exchange.wishes);
+    Released { request, response, wishes, ..Released::default() }
+}
+
+/// A head that was held back goes on, and what has come of the body does not yet.
+pub(crate) fn release_head_alone(side: Side, exchange: &mut Exchange) -> Released {
+    exchange.is_paused = true;
+    Released { keeps_body: true, ..release_head(side, exchange) }
 }
 
 /// What a paused plugin wants, if it is paused still.

@@ -17,6 +17,8 @@ mod heads;
 mod life;
 #[path = "plugins/lifetimes.rs"]
 mod lifetimes;
+#[path = "plugins/pauses.rs"]
+mod pauses;
 #[path = "plugins/properties.rs"]
 mod properties;
 #[path = "plugins/protocols.rs"]

@@ -8,7 +8,7 @@ use super::plugin::Plugin;
 use super::status::{Outcome, Status};
 use super::{Configuration, State};
 use crate::body::BodyBuffer;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Phase};
 use crate::host::{Environment, Host};
 use crate::limits::HELD_BYTES_MAX;
 
@@ -143,11 +143,17 @@ pub(super) fn set(
     let allow = &plugin.environment().policy.allow;
     let (requests, responses) = (allow.request_body, allow.response_body);
     let exchange = plugin.exchange().ok_or(Status::NotFound)?;
-    let body = match buffer {
-        Buffer::RequestBody | Buffer::DownstreamData if requests => &mut exchange.request_body,
-        Buffer::ResponseBody | Buffer::UpstreamData if responses => &mut exchange.response_body,
+    // In its own callback, or while that holds it back.
+    let (phase, body) = match buffer {
+        Buffer::RequestBody if requests => (Phase::RequestBody, &mut exchange.request_body),
+        Buffer::ResponseBody if responses => (Phase::ResponseBody, &mut exchange.response_body),
+        Buffer::DownstreamData if requests => (Phase::Downstream, &mut exchange.request_body),
+        Buffer::UpstreamData if responses => (Phase::Upstream, &mut exchange.response_body),
         _ => return Err(Status::NotFound.into()),
     };
+    if exchange.phase != phase {
+        return Err(Status::NotFound.into());
+    }
     if body.len() + value.len() > HELD_BYTES_MAX {
         plugin.warn("the body that the plugin makes is too large");
         return Err(Status::InvalidMemoryAccess.into());

@@ -33,7 +33,7 @@ pub(super) fn call(
     plugin.expect_room(return_id)?;
     let head = request_head(&headers)?;
     let trailers = maps::parse(&trailers).ok_or(Status::BadArgument)?;
-    let trailers = fields::collect(trailers.into_iter(), |_, _| Err(Status::BadArgument))?;
+    let trailers = fields::collect(trailers.into_iter(), |_, _| Ok(()))?;
     if !may_call(plugin, &upstream) {
         return Err(Status::BadArgument.into());
     }
@@ -77,16 +77,30 @@ pub(super) fn next_id(last: u32, step: u32, is_taken: impl Fn(u32) -> bool) -> u
     }
 }
 
+/// What is asked for, as a path or as a URL.
+fn target_of_call(value: &[u8]) -> Option<String> {
+    if value.is_empty() {
+        return Some("/".to_owned());
+    }
+    fields::target(value).or_else(|| {
+        let uri = http::Uri::try_from(value).ok().filter(|uri| uri.scheme().is_some())?;
+        uri.path_and_query().map(|target| target.as_str().to_owned())
+    })
+}
+
 fn request_head(map: &[u8]) -> Outcome<RequestHead> {
     let pairs = maps::parse(map).ok_or(Status::BadArgument)?;
     let (mut method, mut target, mut authority, mut secure) = (None, None, None, false);
     let headers = fields::collect(pairs.into_iter(), |name, value| {
         match name {
             b":method" => method = Method::from_bytes(value).ok(),
-            b":path" => target = fields::target(value),
+            b":path" => target = target_of_call(value),
+            // The upstream has a name of its own to be called by.
+            b":authority" if value.is_empty() => authority = Some(String::new()),
             b":authority" => authority = fields::authority(value),
             b":scheme" => secure = value == b"https",
-            _ => return Err(Status::BadArgument),
+            // Of a message that the plugin hands on.
+            _ => {}
         }
         Ok(())
     })?;

@@ -245,6 +245,21 @@ pub(crate) fn status(value: &[u8]) -> Option<StatusCode> {
     StatusCode::from_bytes(value).ok().filter(|status| !status.is_informational())
 }
 
+/// The fields of a section that is made anew, as far as HTTP allows them. What it does not allow,
+/// and pseudo-fields, which have no meaning there, are left out; `drop` is told of the former.
+pub(crate) fn collect_valid<'p>(
+    pairs: impl Iterator<Item = (&'p [u8], &'p [u8])>,
+    mut drop: impl FnMut(&'p [u8]),
+) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs.filter(|(name, _)| name.first() != Some(&b':')) {
+        if Section::Fields(&mut headers).set(name, value, Others::Stay).is_err() {
+            drop(name);
+        }
+    }
+    headers
+}
+
 /// Reads fields of a section that is made anew; pseudo-fields are given to `pseudo`.
 pub(crate) fn collect<'p>(
     pairs: impl Iterator<Item = (&'p [u8], &'p [u8])>,

@@ -38,12 +38,20 @@ pub(crate) enum Event {
 }
 
 /// An instance's calls and streams. As in Envoy, the numbers of calls are odd and those of streams
-/// are even.
-#[derive(Default)]
+/// are even, and none of them is one of an HTTP call for long.
 pub(crate) struct Calls {
     open: HashMap<u32, Open>,
     last_call: u32,
     last_stream: u32,
+}
+
+/// Where numbers begin: those of HTTP calls begin with 1.
+const FIRST_ID: u32 = 1 << 30;
+
+impl Default for Calls {
+    fn default() -> Calls {
+        Calls { open: HashMap::new(), last_call: FIRST_ID - 1, last_stream: FIRST_ID }
+    }
 }
 
 /// One that is not over. It ends with this.
@@ -76,9 +84,7 @@ impl Calls {
                 *last_stream
             }
             false => {
-                // 1, 3, 5 …
-                let last = last_call.wrapping_sub(u32::from(*last_call == 0));
-                *last_call = next_id(last, 2, |id| open.contains_key(&id));
+                *last_call = next_id(*last_call, 2, |id| open.contains_key(&id));
                 *last_call
             }
         }

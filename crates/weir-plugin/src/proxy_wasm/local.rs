@@ -27,14 +27,20 @@ pub(super) fn send(
     let body = plugin.owned(body_data, body_size)?;
     let pairs = plugin.owned(headers_data, headers_size)?;
     let pairs = super::maps::parse(&pairs).ok_or(Status::BadArgument)?;
-    let headers = fields::collect(pairs.into_iter(), |_, _| Err(Status::BadArgument))?;
+    // SDKs know no status for a field that cannot be sent, and plugins hand on what they were sent.
+    let mut dropped = Vec::new();
+    let headers = fields::collect_valid(pairs.into_iter(), |name| dropped.push(name));
+    for name in dropped {
+        let name = name.escape_ascii();
+        plugin.warn(&format!("a local response has no field \"{name}\": HTTP does not allow it"));
+    }
     let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.filter(|status| !status.is_informational());
     if status.is_none() {
         plugin.warn("a response of the plugin's own has no valid status; 500 is sent");
     }
     let Some(exchange) = plugin.exchange() else { return Ok(()) };
-    // The first one counts, as in Envoy.
+    // The first one counts.
     if exchange.wishes.answer.is_none() {
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut answer = Answer { status, headers, body, trailers: HeaderMap::new(), details };

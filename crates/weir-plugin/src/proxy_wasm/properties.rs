@@ -51,9 +51,6 @@ pub(crate) fn lookup(host: &Host, context: u32, path: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(path).ok()?;
     let parts: Vec<&str> = text.split('\0').take(PARTS_MAX).collect();
     let exchange = host.exchanges.get(&context);
-    if let Some(set) = exchange.and_then(|exchange| exchange.facts.bag.as_ref()?.value(path)) {
-        return Some(Value::Bytes(set));
-    }
     let environment = &host.environment;
     match parts[..] {
         ["plugin_name" | "plugin_root_id" | "plugin_vm_id"] => {
@@ -68,9 +65,11 @@ pub(crate) fn lookup(host: &Host, context: u32, path: &[u8]) -> Option<Value> {
         ["xds", node @ ..] if node.first() == Some(&"node") => node,
         parts => parts,
     };
+    // What is so comes before what a plugin says: nobody may tell the others who the client is.
     exchange
         .and_then(|exchange| of_exchange(exchange, parts))
         .or_else(|| environment.services.property(parts))
+        .or_else(|| Some(Value::Bytes(exchange?.facts.bag.as_ref()?.value(path)?)))
 }
 
 fn of_exchange(exchange: &Exchange, parts: &[&str]) -> Option<Value> {

@@ -79,9 +79,6 @@ pub(crate) enum MetricError {
     /// A counter cannot be decremented, a histogram not incremented.
     #[error("its kind does not do that")]
     Unfit,
-    /// It is defined, as another kind.
-    #[error("it is defined as {0:?}")]
-    OtherKind(MetricKind),
     /// Too many, or too long a name.
     #[error("{what} would be more than {limit}")]
     Beyond { what: &'static str, limit: usize },
@@ -90,9 +87,16 @@ pub(crate) enum MetricError {
 /// The metrics that one plugin defines.
 #[derive(Default)]
 pub struct PluginMetrics {
-    names: Mutex<HashMap<Box<str>, u32>>,
+    names: Mutex<Names>,
     /// By number minus one. Made when the first is defined: most plugins define none.
     metrics: OnceLock<Box<[OnceLock<Metric>]>>,
+}
+
+#[derive(Default)]
+struct Names {
+    /// A name's metrics by kind: another deployment of the plugin may mean another kind by it.
+    known: HashMap<Box<str>, [Option<u32>; 3]>,
+    count: usize,
 }
 
 struct Metric {
@@ -129,19 +133,20 @@ impl PluginMetrics {
             return Err(MetricError::Beyond { what, limit: METRIC_NAME_BYTES_MAX });
         }
         let mut names = self.names.lock();
-        if let Some(&id) = names.get(name) {
-            let defined = self.metric(id)?.cell.kind();
-            return if defined == kind { Ok(id) } else { Err(MetricError::OtherKind(defined)) };
+        let defined = names.known.get(name).and_then(|ids| ids[kind as usize]);
+        if let Some(id) = defined {
+            return Ok(id);
         }
-        if names.len() >= METRICS_MAX {
+        if names.count >= METRICS_MAX {
             return Err(MetricError::Beyond { what: "metrics", limit: METRICS_MAX });
         }
         let metrics =
             self.metrics.get_or_init(|| (0..METRICS_MAX).map(|_| OnceLock::new()).collect());
         // Only whoever has the lock sets one, and there is room by the check above.
-        metrics[names.len()].get_or_init(|| Metric { name: name.into(), cell: Cell::new(kind) });
-        let id = u32::try_from(names.len() + 1).unwrap_or(u32::MAX);
-        names.insert(name.into(), id);
+        metrics[names.count].get_or_init(|| Metric { name: name.into(), cell: Cell::new(kind) });
+        names.count += 1;
+        let id = u32::try_from(names.count).unwrap_or(u32::MAX);
+        names.known.entry(name.into()).or_default()[kind as usize] = Some(id);
         Ok(id)
     }
 
@@ -194,14 +199,6 @@ impl Cell {
         }
     }
 
-    fn kind(&self) -> MetricKind {
-        match self {
-            Cell::Counter(_) => MetricKind::Counter,
-            Cell::Gauge(_) => MetricKind::Gauge,
-            Cell::Histogram(_) => MetricKind::Histogram,
-        }
-    }
-
     fn read(&self) -> MetricReading {
         match self {
             Cell::Counter(cell) => MetricReading::Counter(cell.load(Relaxed)),
@@ -240,9 +237,11 @@ mod tests {
         assert_eq!(metrics.record(1, 1), Err(MetricError::Unknown));
         let counter = metrics.define(MetricKind::Counter, "c").unwrap();
         assert_eq!(metrics.define(MetricKind::Counter, "c"), Ok(counter));
-        let other = metrics.define(MetricKind::Gauge, "c");
-        assert_eq!(other, Err(MetricError::OtherKind(MetricKind::Counter)));
-        for unknown in [0, 2, u32::MAX] {
+        let gauge = metrics.define(MetricKind::Gauge, "c").unwrap();
+        assert_ne!(gauge, counter);
+        metrics.record(gauge, 7).unwrap();
+        assert_eq!(metrics.value(counter), Ok(0));
+        for unknown in [0, 3, u32::MAX] {
             assert_eq!(metrics.value(unknown), Err(MetricError::Unknown), "{unknown}");
         }
     }

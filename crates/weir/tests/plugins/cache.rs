@@ -56,6 +56,7 @@ fn at_the_fill_a_response_is_transformed_once() {
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
           (if (i32.eqz (local.get 2)) (then (return (i32.const 1))))
           (call $upper_body (i32.const 1))
+          (drop (call $proxy_continue_stream (i32.const 1)))
           (i32.const 0))"#,
     );
     for module in [upper("one"), proxy_wasm] {

@@ -14,7 +14,7 @@ fn upper(want: u32) -> String {
     ))
 }
 
-/// The common pattern: the head waits for the body's end, and both go on together.
+/// The head waits for the body's end, and both go on together.
 fn held() -> String {
     proxy_wasm(
         r#"
@@ -24,6 +24,7 @@ fn held() -> String {
           (if (i32.eqz (local.get 2)) (then (return (i32.const 1))))
           (call $upper_body (i32.const 0))
           (drop (call $proxy_add_header_map_value (i32.const 0) @{x-held} @{1}))
+          (drop (call $proxy_continue_stream (i32.const 0)))
           (i32.const 0))"#,
     )
 }
@@ -186,6 +187,7 @@ fn a_plugin_answers_when_it_has_seen_the_body() {
           (if (i32.eq (i32.load8_u (i32.load (i32.const 512))) (i32.const 120)) (then
             (call $answer (i32.const 422) @{no x})
             (return (i32.const 1))))
+          (drop (call $proxy_continue_stream (i32.const 0)))
           (i32.const 0))"#,
     );
     for (name, module) in [("own", own), ("proxy-wasm", wasm)] {

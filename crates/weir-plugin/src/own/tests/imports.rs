@@ -261,7 +261,6 @@ fn metrics_count() {
         &[
             (&format!("call $metric (i32.const 1) {name}"), 1),
             (&format!("call $metric (i32.const 3) {name}"), -2),
-            (&format!("call $metric (i32.const 0) {name}"), -2),
             ("call $metric_set (i32.const 1) (i64.const 7)", 0),
             ("call $metric_add (i32.const 1) (i64.const -2)", 0),
             ("call $metric_get (i32.const 1) (i32.const 8192)", 0),

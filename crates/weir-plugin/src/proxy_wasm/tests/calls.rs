@@ -105,7 +105,6 @@ fn calls_that_cannot_be_made_are_refused() {
         ("up", &HEAD[..2]),
         ("up", &[HEAD[0], (":path", "a b"), HEAD[2]]),
         ("up", &[HEAD[0], HEAD[1], HEAD[2], ("a b", "1")]),
-        ("up", &[HEAD[0], HEAD[1], HEAD[2], (":status", "1")]),
     ] {
         assert_eq!(call(&mut bench, upstream, head, 500), BAD_ARGUMENT, "{upstream} {head:?}");
     }
@@ -116,6 +115,24 @@ fn calls_that_cannot_be_made_are_refused() {
     // Those that have ended make room.
     bench.pass(Duration::from_secs(1));
     assert_eq!(call(&mut bench, "up", &HEAD, 500), OK);
+}
+
+#[test]
+fn heads_that_were_sent_to_the_plugin_make_calls_too() {
+    for (changed, target, host) in [
+        ([HEAD[0], HEAD[1], (":authority", "")], "/check?a", None),
+        ([HEAD[0], (":path", ""), HEAD[2]], "/", Some("auth")),
+        ([HEAD[0], (":path", "http://elsewhere/x?y"), HEAD[2]], "/x?y", Some("auth")),
+    ] {
+        let mut bench = bench();
+        let head = [&changed[..], &[(":status", "200"), (":protocol", "x")]].concat();
+        assert_eq!(call(&mut bench, "up", &head, 500), OK, "{head:?}");
+        bench.settle();
+        let called = bench.services.called.lock();
+        assert_eq!(called[0].target, target);
+        let sent_host = called[0].headers.get("host").map(|host| host.to_str().unwrap());
+        assert_eq!(sent_host, host);
+    }
 }
 
 #[test]

@@ -238,7 +238,13 @@ fn bodies_are_read_and_changed() {
         }
     });
     let max = u64::from(u32::MAX);
-    for buffer in [0, 1] {
+    for (buffer, phase) in [(0, Phase::RequestBody), (1, Phase::ResponseBody)] {
+        for elsewhere in [Phase::RequestHead, Phase::ResponseTrailers, Phase::Log] {
+            bench.exchange(id, |exchange| exchange.phase = elsewhere);
+            let args = [Num(buffer), Num(0), Num(max), Bytes(b"too early, or too late")];
+            assert_eq!(bench.call("proxy_set_buffer_bytes", &args), NOT_FOUND);
+        }
+        bench.exchange(id, |exchange| exchange.phase = phase);
         for (start, size, expect) in [
             (0, max, "one two three"),
             (2, 4, "e tw"),
@@ -267,6 +273,7 @@ fn bodies_are_read_and_changed() {
             assert_eq!(bench.given(), expect.as_bytes());
         }
     }
+    bench.exchange(id, |exchange| exchange.phase = Phase::RequestBody);
     let too_much = vec![0; 32 << 10];
     for _ in 0..crate::limits::HELD_BYTES_MAX >> 15 {
         bench.call("proxy_set_buffer_bytes", &[Num(0), Num(max), Num(0), Bytes(&too_much)]);

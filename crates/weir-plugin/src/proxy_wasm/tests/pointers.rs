@@ -50,7 +50,7 @@ fn rows() -> Vec<(&'static str, Vec<Arg<'static>>)> {
             ],
         ),
         ("proxy_grpc_stream", vec![Bytes(b"up"), Bytes(b"S"), Bytes(b"M"), Bytes(fields), Out(0)]),
-        ("proxy_grpc_send", vec![Num(2), Bytes(b"message"), Num(0)]),
+        ("proxy_grpc_send", vec![Num(STREAM), Bytes(b"message"), Num(0)]),
         ("proxy_set_shared_data", vec![Bytes(b"key"), Bytes(b"value"), Num(0)]),
         ("proxy_get_shared_data", vec![Bytes(b"key"), Out(0), Out(1), Out(2)]),
         ("proxy_register_shared_queue", vec![Bytes(b"queue"), Out(0)]),
@@ -62,6 +62,9 @@ fn rows() -> Vec<(&'static str, Vec<Arg<'static>>)> {
     ]
 }
 
+/// The first gRPC stream.
+const STREAM: u64 = (1 << 30) + 2;
+
 /// Addresses and sizes of which the guest's memory has not all bytes.
 const OUTSIDE: [(u32, u32); 5] =
     [(MEMORY, 1), (MEMORY - 3, 4), (u32::MAX, 1), (0, u32::MAX), (u32::MAX, u32::MAX)];
@@ -70,7 +73,10 @@ const OUTSIDE: [(u32, u32); 5] =
 fn pointers_outside_of_memory_are_refused() {
     let mut bench = bench();
     let id = bench.open();
-    bench.exchange(id, |exchange| exchange.request_body.push("body".into()));
+    bench.exchange(id, |exchange| {
+        exchange.request_body.push("body".into());
+        exchange.phase = crate::exchange::Phase::RequestBody;
+    });
     for (name, args) in rows() {
         let good: Vec<Vec<u64>> = args
             .iter()
