@@ -155,6 +155,11 @@ impl Generation {
         self.fingerprint
     }
 
+    /// A line in the plugin's log, within its budget: what it asked for cannot be done as it said.
+    pub fn warn(&self, text: &str) {
+        crate::log::say(&self.environment, crate::log::Level::Warn, text.as_bytes());
+    }
+
     /// When it was deployed.
     pub fn deployed(&self) -> SystemTime {
         self.deployed

@@ -83,6 +83,6 @@ pub use registry::{Metered, Plugins};
 pub use services::{CallBody, Calling, ContentError, Injection, Services, StoredResponse};
 pub use shared::{Commons, MetricKind, MetricReading, PluginMetrics};
 pub use stats::Stats;
-pub use stream::{Stream, enter_place};
+pub use stream::{LateEnd, Stream, enter_place};
 pub use tap::{Cut, Ear, Tap, Way};
 pub use views::{CanaryView, Counted, Details, HistoryEntry, State, Summary};

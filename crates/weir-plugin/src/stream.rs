@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -56,8 +57,22 @@ struct Inner {
     worker: usize,
     seat: Seat,
     signal: Arc<Signal>,
-    /// An answer that came when the head was gone already.
-    late_answer: Mutex<Option<Result<Answer, Failure>>>,
+    /// How the plugin ended the request when the head was gone already.
+    late_end: Mutex<Option<LateEnd>>,
+    /// The plugin failed, and what comes of that is decided: it is not asked again.
+    is_given_up: AtomicBool,
+}
+
+/// How a plugin ended a request whose head it had let go: its body ended with
+/// [`crate::FlowError`] then.
+#[derive(Debug)]
+pub enum LateEnd {
+    /// It answers by itself.
+    Answered(Answer),
+    /// The client is to be gone.
+    Closed,
+    /// It failed.
+    Failed(Failure),
 }
 
 /// Where the exchange is.
@@ -214,8 +229,8 @@ impl Stream {
 
     fn new(generation: &Arc<Generation>, worker: usize, signal: Arc<Signal>, seat: Seat) -> Stream {
         let generation = Arc::clone(generation);
-        let late_answer = Mutex::new(None);
-        Stream(Arc::new(Inner { generation, worker, seat, signal, late_answer }))
+        let (late_end, is_given_up) = (Mutex::new(None), AtomicBool::new(false));
+        Stream(Arc::new(Inner { generation, worker, seat, signal, late_end, is_given_up }))
     }
 
     /// The generation it runs on.
@@ -247,18 +262,36 @@ impl Stream {
         self.0.generation.count_response(self.0.worker, is_error);
     }
 
+    /// The plugin answered, or closed the request, when its head was gone already.
     pub(crate) fn set_late_answer(&self, answer: Option<Answer>) {
-        *self.0.late_answer.lock() = answer.map(Ok);
+        *self.0.late_end.lock() = Some(answer.map_or(LateEnd::Closed, LateEnd::Answered));
     }
 
     pub(crate) fn set_late_failure(&self, failure: &Failure) {
-        *self.0.late_answer.lock() = Some(Err(failure.clone()));
+        *self.0.late_end.lock() = Some(LateEnd::Failed(failure.clone()));
     }
 
-    /// What the plugin answered, or how it failed, when it had let the request's head go: its
-    /// request body ended with [`crate::FlowError`] then.
-    pub fn take_late_answer(&self) -> Option<Result<Answer, Failure>> {
-        self.0.late_answer.lock().take()
+    /// How the plugin ended the request when its head was gone already.
+    pub fn take_late_end(&self) -> Option<LateEnd> {
+        self.0.late_end.lock().take()
+    }
+
+    /// What the plugin makes of a message cannot be sent. That is its failure, whatever its policy:
+    /// what it has made until then is gone already.
+    pub fn refuse(&self, failure: &Failure) {
+        self.0.generation.warn(&failure.message);
+        self.count_failure(failure);
+        self.set_late_failure(failure);
+    }
+
+    /// The plugin failed, and the request ends for that: it sees no more of it.
+    pub fn give_up(&self) {
+        self.0.is_given_up.store(true, Relaxed);
+    }
+
+    /// Whether it was given up.
+    pub fn is_given_up(&self) -> bool {
+        self.0.is_given_up.load(Relaxed)
     }
 
     /// Counts a failure of the request in the plugin that did not cost an instance.

@@ -100,11 +100,15 @@ fn may_be_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Removes from a trailer section what may not stand in one (RFC 9110 §6.5.1): fields that frame,
-/// route, authenticate or control the message, which the recipient has already acted upon.
+/// Whether a field may stand in a trailer section (RFC 9110 §6.5.1): none that frames, routes,
+/// authenticates or controls the message, which the recipient has already acted upon.
+pub fn may_be_trailer(name: &HeaderName) -> bool {
+    !HOP_BY_HOP.contains(name) && !END_TO_END.contains(name) && *name != header::TRAILER
+}
+
+/// Removes from a trailer section what [may not stand in one](may_be_trailer).
 pub fn strip_trailers(trailers: &mut HeaderMap) {
-    let forbidden = |name: &&HeaderName| HOP_BY_HOP.contains(name) || END_TO_END.contains(name);
-    let found: Vec<_> = trailers.keys().filter(forbidden).cloned().collect();
+    let found: Vec<_> = trailers.keys().filter(|name| !may_be_trailer(name)).cloned().collect();
     for name in found {
         trailers.remove(name);
     }

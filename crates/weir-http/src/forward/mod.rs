@@ -9,7 +9,7 @@ mod via;
 pub use client::client_address;
 pub use forwarded::{Client, Element, add_client, is_about_client, parse_forwarded, strip_client};
 pub(crate) use hop::asks_for_tunnel;
-pub use hop::{Hop, strip_hop_by_hop, strip_trailers};
+pub use hop::{Hop, may_be_trailer, strip_hop_by_hop, strip_trailers};
 pub use via::{VIA_PASSES_MAX, Via, append_via, via_passes};
 
 use http::header::{HeaderMap, HeaderName};

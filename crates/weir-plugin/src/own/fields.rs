@@ -42,11 +42,18 @@ fn belongs_in_heads(name: &HeaderName) -> bool {
     heads_only.contains(name)
 }
 
+/// Whether a field may stand in trailers.
+pub(crate) fn may_be_trailer(name: &HeaderName) -> bool {
+    !is_the_servers(name) && !belongs_in_heads(name)
+}
+
 /// The name of a field that may be changed in `section`.
 pub(crate) fn name(edit: &Edit<'_>, section: Section) -> Result<HeaderName, EditError> {
     let name = HeaderName::from_bytes(edit.name)
         .map_err(|_| edit.error(format!("{} is no field name", edit.name.escape_ascii())))?;
-    if is_the_servers(&name) {
+    // Trailers that a response announces are what the server cannot know.
+    let announces = name == TRAILER && section == Section::ResponseHead;
+    if is_the_servers(&name) && !announces {
         return Err(edit.error(format!("{name} is written by the server alone")));
     }
     match section {

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) use apply::Trail;
 pub(crate) use exports::check as check_exports;
+pub(crate) use fields::may_be_trailer;
 use foldhash::fast::RandomState;
 pub(crate) use guest::Guest;
 pub(crate) use imports::link;

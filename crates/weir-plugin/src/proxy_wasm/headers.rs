@@ -1,10 +1,13 @@
 //! Host functions for header and trailer sections.
 
+use http::HeaderName;
+
 use super::fields::{self, Map, Others, Section};
 use super::maps;
 use super::plugin::Plugin;
 use super::status::{Outcome, Status};
 use crate::module::ProxyWasmVersion;
+use crate::own::may_be_trailer;
 
 pub(super) fn size(plugin: &mut Plugin<'_>, map: u32, return_size: u32) -> Outcome {
     let map = Map::new(map)?;
@@ -32,8 +35,21 @@ pub(super) fn pairs(
 pub(super) fn set_pairs(plugin: &mut Plugin<'_>, map: u32, data: u32, size: u32) -> Outcome {
     let map = Map::new(map)?;
     let bytes = plugin.owned(data, size)?;
-    let pairs = maps::parse(&bytes).ok_or(Status::BadArgument)?;
+    let mut pairs = maps::parse(&bytes).ok_or(Status::BadArgument)?;
+    pairs.retain(|(name, _)| may_stand(plugin, map, name));
     change(plugin, map, |section| section.replace(pairs.into_iter()))
+}
+
+/// Whether a field may stand in a map. One that may not be a trailer is left out, and the log says
+/// so: SDKs know no status for it.
+fn may_stand(plugin: &Plugin<'_>, map: Map, name: &[u8]) -> bool {
+    let is_trailers = matches!(map, Map::RequestTrailers | Map::ResponseTrailers);
+    let name = HeaderName::from_bytes(name).ok().filter(|_| is_trailers);
+    let forbidden = name.filter(|name| !may_be_trailer(name));
+    if let Some(name) = &forbidden {
+        plugin.warn(&format!("{name} may not be a trailer; it is left out"));
+    }
+    forbidden.is_none()
 }
 
 pub(super) fn value(
@@ -98,6 +114,12 @@ fn set(
 ) -> Outcome {
     let map = Map::new(map)?;
     let context = plugin.context();
+    if matches!(map, Map::RequestTrailers | Map::ResponseTrailers) {
+        let name = plugin.owned(name.0, name.1)?;
+        if !may_stand(plugin, map, &name) {
+            return Ok(());
+        }
+    }
     let (memory, host) = plugin.split();
     let name = crate::memory::slice(memory, name.0, name.1)?;
     let value = crate::memory::slice(memory, value.0, value.1)?;
