@@ -121,6 +121,11 @@ impl ReplyBody {
         }
     }
 
+    /// Whether it breaks off at once: there is to be no response.
+    pub(crate) fn is_torn(&self) -> bool {
+        matches!(self.content, Content::Torn)
+    }
+
     /// Whether all that is left lies in memory anyway, so that nothing is gained by waiting for it.
     pub(crate) fn is_at_hand(&self) -> bool {
         !matches!(self.content, Content::File(_) | Content::Upstream(_))

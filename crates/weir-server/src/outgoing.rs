@@ -14,6 +14,7 @@ use http::{Response, StatusCode};
 use http_body::Body;
 use tokio::io::AsyncWrite;
 use weir_http::date::Ticker;
+use weir_http::forward::may_be_trailer;
 use weir_net::Stream;
 
 use crate::body::ReplyBody;
@@ -66,8 +67,8 @@ enum Framing {
 pub(crate) struct Outgoing {
     body: ReplyBody,
     framing: Framing,
-    /// Names that the head announced as trailers, in lower case.
-    announced: Option<HeaderValue>,
+    /// Names that the head announced as trailers.
+    announced: Vec<HeaderValue>,
     /// What is sent before `piece`: the head, a chunk's size.
     front: Vec<u8>,
     piece: Bytes,
@@ -94,7 +95,9 @@ impl Outgoing {
         let declared = parts.headers.get(header::CONTENT_LENGTH).and_then(parse_length);
         let mut says_close = false;
         for (name, value) in &parts.headers {
-            if *name == header::TRANSFER_ENCODING {
+            if *name == header::TRANSFER_ENCODING
+                || *name == header::CONTENT_LENGTH && declared.is_none()
+            {
                 continue;
             }
             says_close |= *name == header::CONNECTION && value.as_bytes() == b"close";
@@ -123,7 +126,7 @@ impl Outgoing {
         Outgoing {
             body,
             framing,
-            announced: parts.headers.get(header::TRAILER).cloned(),
+            announced: parts.headers.get_all(header::TRAILER).iter().cloned().collect(),
             front,
             piece: Bytes::new(),
             second: Bytes::new(),
@@ -230,7 +233,7 @@ impl Outgoing {
             Framing::Chunked => {
                 self.back.extend_from_slice(b"0\r\n");
                 for (name, value) in trailers.iter().flatten() {
-                    if announces(self.announced.as_ref(), name) {
+                    if may_be_trailer(name) && announces(&self.announced, name) {
                         write_field(&mut self.back, name, value);
                     }
                 }
@@ -259,10 +262,10 @@ impl Outgoing {
     }
 }
 
-/// Whether a Trailer field names a field (RFC 9110 §6.6.2); trailers that it does not are not sent.
-fn announces(trailer: Option<&HeaderValue>, name: &HeaderName) -> bool {
-    let announced = trailer.map_or(&b""[..], HeaderValue::as_bytes);
-    let mut names = announced.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+/// Whether Trailer fields name a field (RFC 9110 §6.6.2); trailers that they do not are not sent.
+fn announces(trailer: &[HeaderValue], name: &HeaderName) -> bool {
+    let names = trailer.iter().flat_map(|line| line.as_bytes().split(|&byte| byte == b','));
+    let mut names = names.map(<[u8]>::trim_ascii);
     names.any(|announced| announced.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
@@ -316,6 +319,8 @@ fn write_status(head: &mut Vec<u8>, status: StatusCode) {
     head.extend_from_slice(b"\r\n");
 }
 
+/// A length in plain digits (RFC 9110 §8.6).
 fn parse_length(value: &HeaderValue) -> Option<u64> {
-    value.to_str().ok()?.parse().ok()
+    let digits = value.to_str().ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

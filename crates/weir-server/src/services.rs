@@ -102,11 +102,15 @@ impl Services for ServerServices {
         let mut head = policy::admit(&exchange, &rules)
             .map_err(|why| not_stored(format!("cannot be stored: {}", why.as_str())))?;
         crate::pipeline::storable(head.status, &mut head.headers);
+        let content = match crate::pipeline::has_no_content(head.status) {
+            true => Bytes::new(),
+            false => response.body,
+        };
         let mut body = shared
             .cache
-            .destination(response.body.len() as u64)
+            .destination(content.len() as u64)
             .map_err(|cause| not_stored(cause.to_string()))?;
-        body.write(&response.body).map_err(|cause| not_stored(cause.to_string()))?;
+        body.write(&content).map_err(|cause| not_stored(cause.to_string()))?;
         let body = body.freeze();
         let key = wanted.key(route, wanted.is_secure);
         shared.cache.insert(&key.borrow(), head, body, None);

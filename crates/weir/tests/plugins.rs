@@ -11,6 +11,10 @@ mod bodies;
 mod built;
 #[path = "plugins/cache.rs"]
 mod cache;
+#[path = "plugins/ends.rs"]
+mod ends;
+#[path = "plugins/framing.rs"]
+mod framing;
 #[path = "plugins/heads.rs"]
 mod heads;
 #[path = "plugins/life.rs"]

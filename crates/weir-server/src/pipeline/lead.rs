@@ -250,7 +250,7 @@ async fn store(
     answer: oneshot::Sender<Led>,
 ) {
     let Filled { response, is_marred, ttl_ms } = match &leading.passage {
-        Some(passage) if passage.fills() => passage.filled(response).await,
+        Some(passage) if passage.fills() => passage.filled(response, false).await,
         _ => Filled::as_it_is(response),
     };
     let admitted = match is_marred {

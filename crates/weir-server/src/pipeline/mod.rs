@@ -43,7 +43,7 @@ use content::Content;
 pub(crate) use forward::Introduction;
 use look_up::{Found, Missed};
 pub(crate) use look_up::{key_authority, plain_scope, scopes};
-pub(crate) use plugins::{Begun, Passage};
+pub(crate) use plugins::{Begun, Passage, has_no_content};
 use refuse::Refusal;
 use reply::Answer;
 pub(crate) use reply::storable;

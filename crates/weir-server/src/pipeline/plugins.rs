@@ -4,6 +4,7 @@
 
 mod begin;
 mod consult;
+mod framing;
 mod local;
 mod request;
 mod response;
@@ -20,11 +21,12 @@ use hyper::body::Incoming;
 use weir_config::{At, OnFailure};
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{Group, ResponseBody};
-use weir_plugin::{Answer, Facts, Failure, Hooks, Lend, Stream, Wishes};
+use weir_plugin::{Answer, Facts, Failure, Hooks, LateEnd, Lend, Stream, Wishes};
 
 pub(crate) use begin::Begun;
 pub(super) use begin::{Onward, begin, go_on};
 pub(super) use consult::{Missing, Storing, Word};
+pub(crate) use framing::has_no_content;
 pub(super) use local::{answered, closed};
 pub(super) use response::Filled;
 
@@ -99,6 +101,13 @@ enum End {
     /// The request's content broke off before they had judged it.
     Torn,
     Failed(Failure),
+}
+
+/// How a plugin ended a request when its head was gone already.
+pub(super) enum Late {
+    Answer(Box<Answer>),
+    /// The client is to be gone.
+    Close,
 }
 
 /// Answers a request of a route with plugins.
@@ -218,7 +227,10 @@ impl Passage {
                 skipped(generation.name(), &failure);
                 Ok(())
             }
-            Err(failure) => Err(End::Failed(failure)),
+            Err(failure) => {
+                stream.give_up();
+                Err(End::Failed(failure))
+            }
         }
     }
 
@@ -309,10 +321,18 @@ impl Passage {
         }
     }
 
-    /// What the plugins answered when the request's head was gone already.
-    pub(super) fn late_answer(&self) -> Option<Answer> {
-        let late = self.steps.iter().find_map(|step| step.stream.take_late_answer())?;
-        Some(late.unwrap_or_else(|failure| failed(&failure)))
+    /// How a plugin ended the request when its head was gone already, if one did.
+    pub(super) fn late_end(&self) -> Option<Late> {
+        let late = |step: &Step| step.stream.take_late_end().zip(Some(step.stream.clone()));
+        let (end, stream) = self.steps.iter().find_map(late)?;
+        Some(match end {
+            LateEnd::Answered(answer) => Late::Answer(Box::new(answer)),
+            LateEnd::Closed => Late::Close,
+            LateEnd::Failed(failure) => {
+                stream.give_up();
+                Late::Answer(Box::new(failed(&failure)))
+            }
+        })
     }
 
     /// The request is over.

@@ -170,15 +170,16 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     };
     let (route, target) = (&ask.route, &ask.target);
     let head = target.source_head(&ask.head);
-    let reads = matches!(head.method, Method::GET | Method::HEAD);
+    let is_head = head.method == Method::HEAD;
+    let reads = is_head || head.method == Method::GET;
     if reads && ask.passage.as_ref().is_some_and(|passage| passage.makes_bodies_at_fill()) {
         forward::remove_conditions(&mut headers);
     }
-    let mut outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
+    let outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
     };
-    let (body, verdict) = content(&mut ask, &mut outgoing.head.headers);
+    let (body, verdict) = content(&mut ask);
     let (request, choice) = outgoing.with(body);
     let request_time_ms = coarse_unix_ms();
     let began = std::time::Instant::now();
@@ -187,7 +188,9 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         passage.sent_on(&group, began, &mut sent, true);
     }
     let sent = match (sent, &ask.passage) {
-        (Ok(response), Some(passage)) if passage.fills() => Ok(passage.filled(response).await),
+        (Ok(response), Some(passage)) if passage.fills() => {
+            Ok(passage.filled(response, is_head).await)
+        }
         (sent, _) => sent.map(Filled::as_it_is),
     };
     match sent {
@@ -213,15 +216,16 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Err(_) if verdict.is_some_and(|verdict| verdict.is_too_large()) => {
             ask.refuse(Refusal::BodyTooLarge, cache)
         }
-        Err(error) => match ask.passage.as_ref().and_then(|passage| passage.late_answer()) {
-            Some(answer) => ask.answered(answer),
+        Err(error) => match ask.passage.as_ref().and_then(|passage| passage.late_end()) {
+            Some(plugins::Late::Answer(answer)) => ask.answered(*answer),
+            Some(plugins::Late::Close) => plugins::closed(Some(ask.record)),
             None => failed(ask, missed, &error, cache),
         },
     }
 }
 
 /// The request's content for the origin, and what tells whether it was too large.
-fn content(ask: &mut Ask, headers: &mut HeaderMap) -> (RequestBody, Option<Verdict>) {
+fn content(ask: &mut Ask) -> (RequestBody, Option<Verdict>) {
     match ask.body.take_if(|body| !body.is_end_stream()) {
         None => (RequestBody::Empty, None),
         Some(Content::Client(body)) => {
@@ -230,8 +234,6 @@ fn content(ask: &mut Ask, headers: &mut HeaderMap) -> (RequestBody, Option<Verdi
             (RequestBody::boxed(body), Some(verdict))
         }
         Some(Content::Seen(body, verdict)) => {
-            // It need not be as long as the client said.
-            headers.remove(header::CONTENT_LENGTH);
             (RequestBody::boxed(body.into_inner()), Some(verdict))
         }
     }

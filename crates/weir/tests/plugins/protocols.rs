@@ -11,15 +11,21 @@ use crate::common::origin::{Origin, Step, ok};
 use crate::site::{Site, setup, text};
 use crate::wasm::{own, proxy_wasm};
 
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
-    body: Bytes,
-    trailers: HeaderMap,
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) trailers: HeaderMap,
 }
 
 /// A request over HTTP/2 with prior knowledge.
-fn over_http2(site: &Site, method: &str, target: &str, body: &str) -> hyper::Result<Answer> {
+pub(crate) fn over_http2(
+    site: &Site,
+    method: &str,
+    target: &str,
+    body: &str,
+) -> hyper::Result<Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stream = tokio::net::TcpStream::connect(site.address).await.unwrap();

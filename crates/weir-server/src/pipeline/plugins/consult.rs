@@ -8,8 +8,9 @@ use weir_config::OnFailure;
 use weir_origin::upstream::Group;
 use weir_plugin::{Answer, Failure, Hooks, ResponseHead, StoredFacts, Stream, Wishes};
 
+use super::framing::{FRAMING, announce, framed, keep};
 use super::local::failed;
-use super::request::{self, FRAMING, keep};
+use super::request;
 use super::{Passage, Shower, skipped, upstream};
 use crate::connection::Connection;
 
@@ -69,7 +70,10 @@ impl Word {
                 skipped(generation.name(), &failure);
                 Word::GoOn
             }
-            Err(failure) => Word::Answer(Box::new(failed(&failure))),
+            Err(failure) => {
+                stream.give_up();
+                Word::Answer(Box::new(failed(&failure)))
+            }
         }
     }
 }
@@ -139,7 +143,7 @@ impl Passage {
             let stored = StoredFacts { ttl_ms, age_ms: 0 };
             match stream.store(stored, Arc::new(Shower(head.clone()))).await {
                 Ok((Wishes { answer: Some(answer), .. }, _)) => {
-                    return Storing::Answer(Box::new(answer));
+                    return Storing::Answer(Box::new(framed(answer)));
                 }
                 Ok((wishes, _)) if wishes.close => return Storing::Close,
                 Ok((wishes, _)) if wishes.cache.no_store => return Storing::Not,
@@ -147,13 +151,17 @@ impl Passage {
                     lifetime_ms = wishes.cache.ttl_ms.or(lifetime_ms);
                     if let Some(mut changed) = changed {
                         keep(&FRAMING, &head.headers, &mut changed.headers);
+                        announce(stream, &head.headers, &mut changed.headers);
                         head = changed;
                     }
                 }
                 Err(failure) if stream.generation().on_failure() == OnFailure::Pass => {
                     skipped(stream.generation().name(), &failure);
                 }
-                Err(failure) => return Storing::Answer(Box::new(failed(&failure))),
+                Err(failure) => {
+                    stream.give_up();
+                    return Storing::Answer(Box::new(failed(&failure)));
+                }
             }
         }
         Storing::Store { head, lifetime_ms }

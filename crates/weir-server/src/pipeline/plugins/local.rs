@@ -3,11 +3,12 @@
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
+use weir_origin::upstream::ResponseBody;
 use weir_plugin::{Answer, Failure, FailureKind};
 
 use super::super::content::Content;
 use super::super::reply;
-use super::request::FRAMING;
+use super::framing::{self, framed, has_no_content};
 use crate::body::{Content as Body, ReplyBody};
 use crate::record::Record;
 
@@ -41,26 +42,22 @@ pub(super) fn replaced(
     if let Some(record) = &mut record {
         record.status = answer.status.as_u16();
     }
-    let mut headers = answer.headers;
-    unframed(&mut headers);
-    let content = match is_head {
-        true => {
-            headers.insert(header::CONTENT_LENGTH, answer.body.len().into());
-            Body::Empty
+    let Answer { status, mut headers, body, trailers, .. } = framed(answer);
+    if is_head && !has_no_content(status) && trailers.is_empty() {
+        headers.insert(header::CONTENT_LENGTH, body.len().into());
+    }
+    let content = match (is_head, trailers.is_empty()) {
+        (true, _) => Body::Empty,
+        (false, true) => Body::One(body),
+        (false, false) => {
+            let body = framing::with_trailers(&mut headers, body, trailers);
+            Body::Upstream(Box::new(ResponseBody::made(body)))
         }
-        false => Body::One(answer.body),
     };
     let mut response = Response::new(ReplyBody::new(content, record));
-    *response.status_mut() = answer.status;
+    *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
-}
-
-/// How a plugin's answer is framed is not for the plugin to say.
-pub(super) fn unframed(headers: &mut HeaderMap) {
-    for name in &FRAMING {
-        headers.remove(name);
-    }
 }
 
 /// The plugin wants the client gone.

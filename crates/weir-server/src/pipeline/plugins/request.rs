@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::Uri;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http_body_util::BodyExt;
@@ -16,6 +16,7 @@ use weir_plugin::{
 use super::super::client_body::ClientBody;
 use super::super::content::Content;
 use super::Shower;
+use super::framing::{self, FRAMING, Held, keep};
 use crate::connection::Connection;
 use crate::live::Route;
 
@@ -27,26 +28,6 @@ pub(super) struct Request<'a> {
     pub(super) started: Instant,
     /// Its content broke off while a plugin was judging it.
     pub(super) is_torn: bool,
-}
-
-/// Fields that say how a message is framed and what becomes of its connection: Weir's own business
-/// (RFC 9112 §6, RFC 9110 §7.6.1).
-pub(super) const FRAMING: [HeaderName; 5] = [
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::TE,
-];
-
-/// Makes these fields what they were.
-pub(super) fn keep(names: &[HeaderName], before: &HeaderMap, after: &mut HeaderMap) {
-    for name in names {
-        after.remove(name);
-        for value in before.get_all(name) {
-            after.append(name, value.clone());
-        }
-    }
 }
 
 impl Request<'_> {
@@ -81,10 +62,26 @@ impl Request<'_> {
         };
         let is_shown = matches!(shown, Shown::Shown(_));
         let mut passed = stream.request(Arc::new(Shower(head)), shown).await;
-        if is_shown && let Some(Content::Seen(seen, _)) = self.content {
-            *seen = Mutex::new(passed.body.take().unwrap_or_else(empty));
+        let Some(Content::Seen(seen, _)) = self.content.as_mut().filter(|_| is_shown) else {
+            return self.take(passed);
+        };
+        let mut body = passed.body.take().unwrap_or_else(empty);
+        let mut length = framing::length(&self.head.headers);
+        if passed.is_seen {
+            if let Some(changed) = &mut passed.head {
+                length = framing::take_length(stream, &mut changed.headers);
+            }
+            let known = hyper::body::Body::size_hint(&body).exact();
+            // proxy-wasm leaves the length as it is, unless the plugin takes it away.
+            length = known.or(length.filter(|_| stream.hooks().keeps_lengths()));
+            if let Some(length) = length {
+                body = Held::over(body, length, stream);
+            }
         }
-        self.take(passed)
+        *seen = Mutex::new(body);
+        let taken = self.take(passed);
+        framing::declare_content(self.head, length);
+        taken
     }
 
     /// Takes over what a plugin changed.

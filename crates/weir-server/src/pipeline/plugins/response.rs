@@ -10,8 +10,8 @@ use weir_config::{At, OnFailure};
 use weir_origin::upstream::ResponseBody;
 use weir_plugin::{CallBody, Content as Shown, Passed, ResponseHead, Stream, Want};
 
-use super::local::{closed, failed, replaced, unframed};
-use super::request::{FRAMING, keep};
+use super::framing::{self, FRAMING, Held, framed, has_no_content, keep};
+use super::local::{closed, failed, replaced};
 use super::{End, Onward, Passage, Shower, Step, skipped, tags};
 use crate::body::{Content as Body, ReplyBody};
 
@@ -60,6 +60,10 @@ impl Passage {
         is_head: bool,
         is_own: bool,
     ) -> Response<ReplyBody> {
+        if response.body().is_torn() {
+            // The client gets none: a plugin closed it.
+            return response;
+        }
         let (mut response, made) = match self.deliver(response, is_head, Onward::default()).await {
             Ok(delivered) => delivered,
             Err(ended) => return ended,
@@ -132,10 +136,17 @@ impl Passage {
         Ok((response, all))
     }
 
-    /// Shows what a source answered to the plugins that see what is stored.
-    pub(in crate::pipeline) async fn filled(&self, mut response: Response<ResponseBody>) -> Filled {
+    /// Shows what a source answered to the plugins that see what is stored; `is_head` if it was
+    /// asked with HEAD.
+    pub(in crate::pipeline) async fn filled(
+        &self,
+        mut response: Response<ResponseBody>,
+        is_head: bool,
+    ) -> Filled {
         let (mut is_marred, mut ttl_ms) = (false, None);
-        for step in self.fill().filter(|step| step.stream.hooks().sees_responses()) {
+        let sees =
+            |step: &&Step| step.stream.hooks().sees_responses() && !step.stream.is_given_up();
+        for step in self.fill().filter(sees) {
             let (mut parts, body) = response.into_parts();
             let content = match hyper::body::Body::is_end_stream(&body) {
                 true => Shown::None,
@@ -145,8 +156,8 @@ impl Passage {
             let wishes = &passed.wishes.cache;
             is_marred |= passed.failure.is_some() || wishes.no_store || wishes.pass;
             ttl_ms = wishes.ttl_ms.or(ttl_ms);
-            let made = match outcome(&step.stream, passed, &mut parts) {
-                Ok(Outcome { body, made }) => {
+            let made = match outcome(&step.stream, passed, &mut parts, is_head) {
+                Ok(Outcome { body, made, .. }) => {
                     if made == Made::Changed {
                         tags::make_of_date(&mut parts.headers);
                         transformed(&mut parts.headers);
@@ -157,9 +168,9 @@ impl Passage {
                     body
                 }
                 Err(End::Answered(answer)) => {
+                    let answer = framed(*answer);
                     parts.status = answer.status;
                     parts.headers = answer.headers;
-                    unframed(&mut parts.headers);
                     let content = http_body_util::Full::new(answer.body);
                     Some(content.map_err(|never| match never {}).boxed_unsync())
                 }
@@ -173,6 +184,9 @@ impl Passage {
             let made = made.unwrap_or_else(|| {
                 http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()
             });
+            if !is_head {
+                correct_length(&mut parts, hyper::body::Body::size_hint(&made).exact());
+            }
             response = Response::from_parts(parts, ResponseBody::made(made));
         }
         Filled { response, is_marred, ttl_ms }
@@ -182,7 +196,8 @@ impl Passage {
 impl Step {
     pub(super) fn sees_deliveries(&self) -> bool {
         let hooks = self.stream.hooks();
-        self.at == At::Delivery && (hooks.sees_responses() || hooks.sees_ends())
+        let sees = hooks.sees_responses() || hooks.sees_ends();
+        self.at == At::Delivery && sees && !self.stream.is_given_up()
     }
 
     /// Shows a response to the plugin, unless it has `passed` already.
@@ -211,16 +226,18 @@ impl Step {
                 (self.stream.response(shown(&parts), content).await, unseen)
             }
         };
-        let Outcome { body: seen, made } = match outcome(&self.stream, passed, &mut parts) {
+        let outcome = match outcome(&self.stream, passed, &mut parts, is_head) {
             Ok(outcome) => outcome,
             Err(End::Answered(answer)) => {
                 return Delivered::Replaced(replaced(record, is_head, *answer));
             }
             Err(End::Closed | End::Torn) => return Delivered::Ended(closed(record)),
             Err(End::Failed(failure)) => {
+                self.stream.give_up();
                 return Delivered::Ended(replaced(record, is_head, failed(&failure)));
             }
         };
+        let Outcome { body: seen, made, has_content } = outcome;
         if made == Made::Changed {
             transformed(&mut parts.headers);
         }
@@ -229,9 +246,12 @@ impl Step {
         }
         let content = match (seen, unseen) {
             (Some(seen), _) => Body::Upstream(Box::new(ResponseBody::made(seen))),
-            (None, Some(unseen)) => unseen.into_content(),
-            (None, None) => Body::Empty,
+            (None, Some(unseen)) if has_content => unseen.into_content(),
+            (None, _) => Body::Empty,
         };
+        if !is_head {
+            correct_length(&mut parts, content.len());
+        }
         Delivered::On(Response::from_parts(parts, ReplyBody::new(content, record)), made)
     }
 }
@@ -253,10 +273,21 @@ fn declare_length(parts: &mut http::response::Parts, body: &ReplyBody) {
     }
 }
 
+/// Where a length is declared of a body whose length is known, that is it: it may have been
+/// declared of another one.
+fn correct_length(parts: &mut http::response::Parts, known: Option<u64>) {
+    let is_declared = parts.headers.contains_key(header::CONTENT_LENGTH);
+    if is_declared && known.is_some() && !has_no_content(parts.status) {
+        framing::declare(&mut parts.headers, known);
+    }
+}
+
 /// What a plugin has made of a response.
 struct Outcome {
     body: Option<CallBody>,
     made: Made,
+    /// Whatever body there was still follows.
+    has_content: bool,
 }
 
 /// Takes a changed head over.
@@ -264,6 +295,7 @@ fn outcome(
     stream: &Stream,
     passed: Passed<ResponseHead>,
     parts: &mut http::response::Parts,
+    is_head: bool,
 ) -> Result<Outcome, End> {
     if let Some(failure) = passed.failure {
         if stream.generation().on_failure() == OnFailure::Fail {
@@ -274,7 +306,7 @@ fn outcome(
             true => Made::Failed,
             false => Made::Unchanged,
         };
-        return Ok(Outcome { body: passed.body, made });
+        return Ok(Outcome { body: passed.body, made, has_content: true });
     }
     if let Some(answer) = passed.wishes.answer {
         return Err(End::Answered(Box::new(answer)));
@@ -282,29 +314,48 @@ fn outcome(
     if passed.wishes.close {
         return Err(End::Closed);
     }
-    if let Some(changed) = passed.head {
-        let mut headers = changed.headers;
-        let length = headers.remove(header::CONTENT_LENGTH);
-        keep(&FRAMING, &parts.headers, &mut headers);
-        if passed.is_seen {
-            // What the plugin says of the length of what it makes holds; it is held to it.
-            headers.remove(header::CONTENT_LENGTH);
-            length.map(|length| headers.insert(header::CONTENT_LENGTH, length));
-        }
-        parts.headers = headers;
+    let hooks = stream.hooks();
+    let (before, before_length) = (parts.status, framing::length(&parts.headers));
+    // HEAD and 304 tell what GET would. proxy-wasm has no other word for it than the length.
+    let is_told = is_head || before == StatusCode::NOT_MODIFIED;
+    let would_see = is_told && hooks.keeps_lengths() && hooks.sees_response_bodies();
+    let has_say = passed.is_seen || would_see && before_length.is_some();
+    let mut announces = false;
+    if let Some(mut changed) = passed.head {
+        let said = framing::take_length(stream, &mut changed.headers);
+        keep(&FRAMING, &parts.headers, &mut changed.headers);
+        announces = framing::announce(stream, &parts.headers, &mut changed.headers);
+        parts.headers = changed.headers;
         parts.status = changed.status;
+        if has_say {
+            // What the plugin says of the length of what it makes holds; it is held to it.
+            framing::declare(&mut parts.headers, said);
+        }
     }
-    // HEAD and 304 tell what GET would: that the plugin wants the body in its hands.
+    // That the plugin wants the body in its hands.
     let is_wanted = passed.body.is_none() && passed.wishes.response_body != Want::Nothing;
     // A proxy-wasm plugin that sees bodies need not change them: as elsewhere, one that does takes
     // the length away.
-    let keeps =
-        stream.hooks().keeps_lengths() && parts.headers.contains_key(header::CONTENT_LENGTH);
-    let made = match (passed.is_seen || is_wanted) && !keeps {
+    let kept = framing::length(&parts.headers).filter(|_| hooks.keeps_lengths());
+    let made = match (has_say || is_wanted) && kept.is_none() {
         true => Made::Changed,
         false => Made::Unchanged,
     };
-    Ok(Outcome { body: passed.body, made })
+    let is_as_before = parts.status == before && before == StatusCode::NOT_MODIFIED;
+    if has_no_content(parts.status) && !is_as_before {
+        framing::declare(&mut parts.headers, None);
+        return Ok(Outcome { body: None, made, has_content: false });
+    }
+    let mut body = passed.body;
+    if passed.is_seen && announces {
+        // Trailers come after chunks, not after a length (RFC 9112 §6.3).
+        framing::declare(&mut parts.headers, None);
+    } else if passed.is_seen
+        && let Some(length) = kept
+    {
+        body = body.map(|body| Held::over(body, length, stream));
+    }
+    Ok(Outcome { body, made, has_content: true })
 }
 
 /// Takes away what described the body before a plugin had it in its hands.
