@@ -10,6 +10,7 @@ use weir_cache::Object;
 use weir_http::cache_status::CacheStatus;
 use weir_http::range::{self, Multipart, Span};
 
+use super::plugins::has_no_content;
 use super::select::{Selection, select};
 use super::whole::Whole;
 use crate::body::{Content, ReplyBody};
@@ -143,7 +144,13 @@ fn assemble(
 ) -> Response<ReplyBody> {
     let mut content = cut(selection, &mut head, whole);
     edit(&mut head.headers, &route.response_edits);
-    if record.is_head() {
+    if has_no_content(head.status) {
+        // What is stored may have got its status from a plugin.
+        content = Content::Empty;
+        if head.status != StatusCode::NOT_MODIFIED {
+            head.headers.remove(header::CONTENT_LENGTH);
+        }
+    } else if record.is_head() {
         declare_length(&mut head, &content);
         content = Content::Empty;
     } else if request.method == Method::HEAD {

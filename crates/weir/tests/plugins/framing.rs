@@ -210,6 +210,18 @@ fn a_status_without_content_has_none() {
 }
 
 #[test]
+fn what_is_stored_without_content_has_none() {
+    let module = own(r#"
+        (func (export "weir_on_store") (param i32) (result i64) @edits{STATUS 204})"#);
+    let (site, _origin) = front(&module);
+    for target in ["/c/a", "/c/a", "/fill/a", "/fill/a"] {
+        for (status, lines, body) in all_ways(&site, "GET", target) {
+            assert_eq!((status, lines.len(), &*body), (204, 0, ""), "{target}");
+        }
+    }
+}
+
+#[test]
 fn a_response_that_had_no_content_has_none_afterwards() {
     let origin = Origin::start(|request| match request.line().contains("/none") {
         true => vec![Step::Send(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())],
