@@ -166,6 +166,7 @@ impl Prepared {
             tracing::info!(plugin, generation, "plugin in force");
         }
         inner.know_routes(self.routes);
+        inner.warn_of_missing_routes();
         Ok(())
     }
 }

@@ -143,6 +143,7 @@ impl Inner {
         }
         let canary = wanted.canary.map(check_canary).transpose()?;
         wanted.routes.iter().try_for_each(|route| self.known_routes().check(route))?;
+        self.known_routes().check_upstreams(&wanted)?;
         let plugin = self.plugin_or_new(&wanted.name)?;
         let recipe = inherit(&plugin, &wanted)?;
         let ready = self.make(&plugin, recipe, None)?;

@@ -61,6 +61,14 @@ pub enum PluginError {
         /// Those that there are.
         known: Vec<String>,
     },
+    /// An upstream that a plugin is to be allowed to call does not exist.
+    #[error("no upstream is called {wanted:?}; the upstreams {}", list("are", known))]
+    NoUpstream {
+        /// As it was named.
+        wanted: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
     /// A route of the configuration uses a plugin that does not exist.
     #[error(
         "route {route:?} uses the plugin {name:?}, which is neither in the configuration nor \

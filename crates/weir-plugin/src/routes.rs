@@ -1,14 +1,18 @@
 //! The routes of the configuration, as far as plugins are concerned: which there are, and which
 //! plugins they use.
 
-use weir_config::{At, Config, Site, Use};
+use weir_config::{At, Config, Names, Site, Use};
 
+use crate::deploy::Deployment;
 use crate::problem::PluginError;
 use crate::record::{Attachment, From, Record, at_name, pattern_text};
 
-/// The routes of the configuration in force.
+/// The routes of the configuration in force, and the upstreams that plugins may call.
 #[derive(Clone, Default)]
-pub(crate) struct KnownRoutes(Vec<KnownRoute>);
+pub(crate) struct KnownRoutes {
+    routes: Vec<KnownRoute>,
+    upstreams: Vec<String>,
+}
 
 #[derive(Clone)]
 struct KnownRoute {
@@ -43,7 +47,42 @@ impl KnownRoutes {
             });
             routes.chain(KnownRoute::of_connections(site))
         });
-        KnownRoutes(routes.collect())
+        let upstreams = config.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
+        KnownRoutes { routes: routes.collect(), upstreams }
+    }
+
+    /// Checks that the upstreams exist that a deployment names to be called. Those that it has from
+    /// before may be gone by now: they do not exist for the plugin either.
+    ///
+    /// # Errors
+    /// [`PluginError::NoUpstream`] with those that do.
+    pub(crate) fn check_upstreams(&self, wanted: &Deployment) -> Result<(), PluginError> {
+        let whole = wanted.policy.as_ref().map(|policy| &policy.allow.upstreams);
+        let whole = whole.and_then(|names| match names {
+            Names::All => None,
+            Names::These(names) => Some(names),
+        });
+        let named = wanted.edits.allow_upstreams.iter().chain(whole).flatten();
+        let is_there = |name: &str| name == "*" || self.upstreams.iter().any(|it| it == name);
+        match named.into_iter().find(|name| !is_there(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let (wanted, known) = (name.clone(), self.upstreams.clone());
+                Err(PluginError::NoUpstream { wanted, known })
+            }
+        }
+    }
+
+    /// The routes that a deployment brings with it and that there are none of, for people: the
+    /// configuration had them once.
+    pub(crate) fn missing(&self, plugin: &str, record: &Record) -> Vec<String> {
+        let brought = self.brought_by(plugin, record);
+        let gone = brought.iter().filter(|wanted| !self.has(wanted));
+        gone.map(ToString::to_string).collect()
+    }
+
+    fn has(&self, wanted: &Attachment) -> bool {
+        self.routes.iter().any(|route| wanted.covers_text(&route.site_names, &route.pattern))
     }
 
     /// Checks that a route that was named exists.
@@ -51,12 +90,12 @@ impl KnownRoutes {
     /// # Errors
     /// [`PluginError::NoRoute`] with those that do.
     pub(crate) fn check(&self, wanted: &Attachment) -> Result<(), PluginError> {
-        match self.0.iter().any(|route| wanted.covers_text(&route.site_names, &route.pattern)) {
+        match self.has(wanted) {
             true => Ok(()),
             false => Err(PluginError::NoRoute {
                 wanted: wanted.to_string(),
                 known: self
-                    .0
+                    .routes
                     .iter()
                     .filter(|route| !route.pattern.is_empty())
                     .map(KnownRoute::name)
@@ -70,7 +109,7 @@ impl KnownRoutes {
     /// # Errors
     /// [`PluginError::UnknownUse`].
     pub(crate) fn check_uses(&self, plugins: &[String]) -> Result<(), PluginError> {
-        for route in &self.0 {
+        for route in &self.routes {
             let unknown = route.uses.iter().find(|wanted| !plugins.contains(&wanted.plugin));
             if let Some(unknown) = unknown {
                 return Err(PluginError::UnknownUse {
@@ -86,7 +125,7 @@ impl KnownRoutes {
     /// A route of the configuration that uses the plugin.
     pub(crate) fn user_of(&self, plugin: &str) -> Option<String> {
         let uses = |route: &&KnownRoute| route.uses.iter().any(|wanted| wanted.plugin == plugin);
-        self.0.iter().find(uses).map(KnownRoute::name)
+        self.routes.iter().find(uses).map(KnownRoute::name)
     }
 
     /// The routes that a deployment brings with it, beside those that use it.
@@ -102,13 +141,16 @@ impl KnownRoutes {
 
     /// Where a deployment runs, for people.
     pub(crate) fn places(&self, plugin: &str, record: &Record) -> Vec<String> {
-        let used = self.0.iter().flat_map(|route| {
+        let used = self.routes.iter().flat_map(|route| {
             let uses = route.uses.iter().filter(|wanted| wanted.plugin == plugin);
             uses.map(|wanted| place(&route.name(), wanted.at))
         });
         let brought = self.brought_by(plugin, record);
-        let mut places: Vec<String> =
-            used.chain(brought.iter().map(|route| place(&route.to_string(), route.at))).collect();
+        let brought = brought.iter().map(|route| {
+            let gone = if self.has(route) { "" } else { " (no such route)" };
+            place(&route.to_string(), route.at) + gone
+        });
+        let mut places: Vec<String> = used.chain(brought).collect();
         places.dedup();
         places
     }

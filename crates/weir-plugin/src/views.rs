@@ -65,6 +65,8 @@ pub struct Summary {
     pub memory_bytes: usize,
     /// Where it runs, for people.
     pub routes: Vec<String>,
+    /// Those among them that the configuration does not have any more, for people.
+    pub missing_routes: Vec<String>,
     /// Whether the configuration has a block of this name.
     pub configured: bool,
     /// Whether what is in force was deployed at run time.
@@ -188,6 +190,7 @@ impl Inner {
             module_bytes: record.map(|record| record.bytes),
             memory_bytes: active.as_ref().map_or(0, |active| active.memory_bytes()),
             routes: shown.map(|r| routes.places(plugin.name(), r)).unwrap_or_default(),
+            missing_routes: shown.map(|r| routes.missing(plugin.name(), r)).unwrap_or_default(),
             configured: book.page.configured.is_some(),
             deployed: shown.is_some_and(|record| record.from == From::Deployment),
             kept: record.is_some() && self.has_store(),
@@ -195,6 +198,26 @@ impl Inner {
             counted: Counted::of(&stats),
             rests: active.as_ref().map_or(0, |active| active.rests()),
             canary,
+        }
+    }
+
+    /// Says where plugins were deployed that do not run there: a configuration has come that has
+    /// these routes no more.
+    pub(crate) fn warn_of_missing_routes(&self) {
+        let routes = self.known_routes();
+        for plugin in self.plugins() {
+            let book = plugin.book.lock();
+            let Some(record) = &book.page.active else { continue };
+            for route in routes.missing(plugin.name(), record) {
+                let generation = record.generation;
+                tracing::warn!(
+                    plugin = plugin.name(),
+                    generation,
+                    route,
+                    "a plugin was deployed on a route that the configuration does not have any \
+                     more; it does not run there"
+                );
+            }
         }
     }
 

@@ -11,6 +11,8 @@ mod bodies;
 mod built;
 #[path = "plugins/cache.rs"]
 mod cache;
+#[path = "plugins/deploying.rs"]
+mod deploying;
 #[path = "plugins/ends.rs"]
 mod ends;
 #[path = "plugins/framing.rs"]

@@ -215,9 +215,10 @@ fn reply(result: Result<impl Serialize, PluginError>) -> Reply {
 
 fn status(error: &PluginError) -> StatusCode {
     match error {
-        PluginError::Name { .. } | PluginError::Value { .. } | PluginError::NoRoute { .. } => {
-            StatusCode::BAD_REQUEST
-        }
+        PluginError::Name { .. }
+        | PluginError::Value { .. }
+        | PluginError::NoRoute { .. }
+        | PluginError::NoUpstream { .. } => StatusCode::BAD_REQUEST,
         PluginError::Unknown { .. } => StatusCode::NOT_FOUND,
         PluginError::NothingBefore { .. }
         | PluginError::Configured { .. }

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
-use weir_config::{At, OnFailure};
+use serde_json::Value;
+use weir_config::{At, OnFailure, PluginPolicy};
 use weir_plugin::{Attachment, CanaryPlan, Deployment};
 
 use super::quantity;
@@ -32,7 +33,7 @@ pub(super) struct Wanted {
 struct Parts {
     config: Option<String>,
     vm_config: Option<String>,
-    policy: Option<weir_config::PluginPolicy>,
+    policy: Option<PluginPolicy>,
     edits: weir_plugin::PolicyEdits,
 }
 
@@ -96,8 +97,7 @@ impl Wanted {
             "allow-request-body" => edits.allow_request_body = Some(truth(text)?),
             "allow-response-body" => edits.allow_response_body = Some(truth(text)?),
             "policy" => {
-                let policy = serde_json::from_str(text).map_err(|cause| cause.to_string())?;
-                self.parts.policy = Some(policy);
+                self.parts.policy = Some(policy(text)?);
             }
             _ => return Err(format!("no such parameter; there are {NAMES}")),
         }
@@ -130,6 +130,28 @@ impl Wanted {
         let deployment = Deployment::new(name, module);
         Ok(Deployment { config, vm_config, policy, edits, routes, canary, ..deployment })
     }
+}
+
+/// A whole policy, of which nothing is left out of account. The store is read with more patience: it
+/// may be that of another version.
+fn policy(text: &str) -> Result<PluginPolicy, String> {
+    let given: Value = serde_json::from_str(text).map_err(|cause| cause.to_string())?;
+    // The default's values are plain data.
+    let known = serde_json::to_value(PluginPolicy::default()).unwrap_or_default();
+    check_keys(&given, &known, "a policy")?;
+    serde_json::from_value(given).map_err(|cause| cause.to_string())
+}
+
+fn check_keys(given: &Value, known: &Value, what: &str) -> Result<(), String> {
+    let (Value::Object(given), Value::Object(known)) = (given, known) else { return Ok(()) };
+    for (key, value) in given {
+        let Some(known) = known.get(key) else {
+            let names: Vec<&str> = known.keys().map(String::as_str).collect();
+            return Err(format!("{what} has no {key:?}; there are {}", names.join(", ")));
+        };
+        check_keys(value, known, &format!("{key:?} of {what}"))?;
+    }
+    Ok(())
 }
 
 /// As forms encode it: a plus sign is a space.
@@ -201,6 +223,11 @@ mod tests {
         assert_eq!((edits.allow_cache, edits.allow_shared), (Some(true), None));
         let nothing = parse("").unwrap();
         assert_eq!((nothing.config, nothing.routes.len(), nothing.canary), (None, 0, None));
+        let whole = parse(
+            "policy={\"on_failure\":\"fail\",\"allow\":{\"upstreams\":\"all\",\"environment\":[[\"A\",\"b\"]]}}",
+        );
+        let whole = whole.unwrap().policy.unwrap();
+        assert_eq!((whole.on_failure, whole.allow.environment.len()), (OnFailure::Fail, 1));
         let none = parse("allow-upstream=").unwrap();
         assert_eq!(none.edits.allow_upstreams, Some(vec![]));
     }
@@ -224,6 +251,18 @@ mod tests {
         check("config=a&config=b", "config is given twice");
         check("config=%ff", "no UTF-8");
         check("policy={", "policy: EOF");
+        check(
+            "policy={\"bogus\":1}",
+            "policy: a policy has no \"bogus\"; there are allow, cpu_ms,",
+        );
+        check("policy={\"on-failure\":\"fail\"}", "on_failure");
+        check("policy={\"on_failure\":\"explode\"}", "explode");
+        check("policy={\"allow\":{\"upstream\":[]}}", "\"allow\" of a policy has no \"upstream\"");
+        check(
+            "policy={\"allow\":{\"upstreams\":{\"some\":[]}}}",
+            "has no \"some\"; there are these",
+        );
+        check("policy=[]", "policy: ");
         check("tables=-1", "expected a whole number, not \"-1\"");
         check("route=", "expected [SITE]/PATTERN");
         let empty = Wanted::default().deployment("gray", Some(Bytes::new())).unwrap_err();
