@@ -10,9 +10,12 @@
 //!    the end. A difference below 0.1 percentage points never counts.
 //! 3. The share of 5xx responses, by the same test. Not if there is nothing in force to compare
 //!    with: then they are the origin's as likely.
-//! 4. The mean of its timed calls, 50 at least on both sides, is more than twice the other's, and
+//! 4. The share of requests that did not get a whole response: of those that have ended, and at the
+//!    end of those, too, that it still has. By the same test, against the one in force.
+//! 5. The mean of its timed calls, 50 at least on both sides, is more than twice the other's, and
 //!    more than 50 µs above; or their 99th percentile, from 200 on both sides, more than twice and
 //!    more than 500 µs above.
+//! 6. Requests take longer from beginning to end: by the same rule, with 20 ms and 100 ms.
 //!
 //! Otherwise it is promoted at the end of its time. So one that had no traffic is promoted if it
 //! has not failed (its timer may run without requests), and fails if it has.
@@ -49,16 +52,16 @@ const DIFFERENCE_MIN: f64 = 0.001;
 
 const TIMES_SLOWER: u64 = 2;
 const MEAN_SAMPLES_MIN: u64 = 50;
-const MEAN_FLOOR_NS: u64 = 50_000;
 const P99_SAMPLES_MIN: u64 = 200;
-const P99_FLOOR_NS: u64 = 500_000;
 
 /// Decides.
 pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
     let reason = quarantined(evidence)
         .or_else(|| failing(evidence))
         .or_else(|| erring(evidence))
-        .or_else(|| slow(evidence));
+        .or_else(|| losing(evidence))
+        .or_else(|| slow(evidence))
+        .or_else(|| slowing(evidence));
     match (reason, evidence.is_over) {
         (Some(reason), _) => Verdict::RollBack(reason),
         (None, true) => Verdict::Promote,
@@ -83,25 +86,71 @@ fn erring(evidence: &Evidence<'_>) -> Option<String> {
     worse("responses were 5xx", share(evidence.new), old, evidence.is_over)
 }
 
+fn losing(evidence: &Evidence<'_>) -> Option<String> {
+    let share = |stats: &Stats| {
+        let open = stats.followed.saturating_sub(stats.responses + stats.broken);
+        let lost = if evidence.is_over { stats.broken + open } else { stats.broken };
+        Share::new(lost, stats.responses + lost)
+    };
+    let (new, old) = (share(evidence.new), share(evidence.old?));
+    worse("requests got no whole response", new, old, evidence.is_over)
+}
+
 fn slow(evidence: &Evidence<'_>) -> Option<String> {
     let (new, old) = (evidence.new, evidence.old?);
-    let samples = new.timed.min(old.timed);
-    let slower = |new: Option<u64>, old: Option<u64>, floor_ns: u64| {
-        let (new, old) = (new?, old?);
-        let is_slower = new > old.saturating_mul(TIMES_SLOWER) && new - old > floor_ns;
-        is_slower.then(|| format!("{} against {}", micros(new), micros(old)))
-    };
-    if samples >= MEAN_SAMPLES_MIN
-        && let Some(figures) = slower(new.mean_ns(), old.mean_ns(), MEAN_FLOOR_NS)
-    {
-        return Some(format!("its calls take {figures} in the mean"));
+    let floors = Floors { mean_ns: 50_000, p99_ns: 500_000 };
+    Pace::of_calls(new).slower_than(&Pace::of_calls(old), &floors, "calls")
+}
+
+fn slowing(evidence: &Evidence<'_>) -> Option<String> {
+    let (new, old) = (evidence.new, evidence.old?);
+    let floors = Floors { mean_ns: 20_000_000, p99_ns: 100_000_000 };
+    Pace::of_requests(new).slower_than(&Pace::of_requests(old), &floors, "requests")
+}
+
+/// How long something takes.
+struct Pace {
+    samples: u64,
+    mean_ns: Option<u64>,
+    p99_ns: Option<u64>,
+}
+
+/// Differences below these do not count.
+struct Floors {
+    mean_ns: u64,
+    p99_ns: u64,
+}
+
+impl Pace {
+    fn of_calls(stats: &Stats) -> Pace {
+        let p99_ns = stats.quantile_ns(0.99);
+        Pace { samples: stats.timed, mean_ns: stats.mean_ns(), p99_ns }
     }
-    if samples >= P99_SAMPLES_MIN
-        && let Some(figures) = slower(new.quantile_ns(0.99), old.quantile_ns(0.99), P99_FLOOR_NS)
-    {
-        return Some(format!("one in a hundred of its calls takes {figures} or longer"));
+
+    fn of_requests(stats: &Stats) -> Pace {
+        let p99_ns = stats.request_quantile_ns(0.99);
+        Pace { samples: stats.responses, mean_ns: stats.request_mean_ns(), p99_ns }
     }
-    None
+
+    fn slower_than(&self, old: &Pace, floors: &Floors, what: &str) -> Option<String> {
+        let samples = self.samples.min(old.samples);
+        let slower = |new: Option<u64>, old: Option<u64>, floor_ns: u64| {
+            let (new, old) = (new?, old?);
+            let is_slower = new > old.saturating_mul(TIMES_SLOWER) && new - old > floor_ns;
+            is_slower.then(|| format!("{} against {}", micros(new), micros(old)))
+        };
+        if samples >= MEAN_SAMPLES_MIN
+            && let Some(figures) = slower(self.mean_ns, old.mean_ns, floors.mean_ns)
+        {
+            return Some(format!("its {what} take {figures} in the mean"));
+        }
+        if samples >= P99_SAMPLES_MIN
+            && let Some(figures) = slower(self.p99_ns, old.p99_ns, floors.p99_ns)
+        {
+            return Some(format!("one in a hundred of its {what} takes {figures} or longer"));
+        }
+        None
+    }
 }
 
 fn micros(ns: u64) -> String {
@@ -242,6 +291,63 @@ mod tests {
         for (tail, expected) in [(5, None), (20, Some("one in a hundred"))] {
             let (new, old) = (&with_tail(tail), Some(&with_tail(0)));
             match judge(&Evidence { new, old, is_resting: false, is_over: false }) {
+                Verdict::RollBack(reason) => assert!(expected.is_some_and(|w| reason.contains(w))),
+                verdict => assert_eq!((verdict, expected), (Verdict::Wait, None)),
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_get_no_response_are_compared_as_shares() {
+        // (followed, whole responses, broken) of both; a word of the reason on the way and at the end.
+        let lost = Some("got no whole response");
+        for (new, old, early, at_end) in [
+            ((100, 100, 0), (1900, 1900, 0), None, None),
+            // Clients that leave do so with both.
+            ((100, 95, 5), (1900, 1805, 95), None, None),
+            // It closes connections, or holds until clients leave.
+            ((26, 0, 26), (500, 500, 0), lost, lost),
+            ((300, 84, 216), (300, 300, 0), lost, lost),
+            // It holds them still: what is open on the way may end well.
+            ((26, 0, 0), (500, 500, 0), None, lost),
+            // Long ones are open with both.
+            ((100, 50, 0), (1000, 500, 0), None, None),
+        ] {
+            let stats = |(followed, responses, broken)| Stats {
+                followed,
+                responses,
+                broken,
+                ..Stats::default()
+            };
+            let (new, old) = (stats(new), stats(old));
+            for (is_over, expected) in [(false, early), (true, at_end)] {
+                let evidence = Evidence { new: &new, old: Some(&old), is_resting: false, is_over };
+                match (expected, judge(&evidence)) {
+                    (Some(word), Verdict::RollBack(reason)) if reason.contains(word) => {}
+                    (None, Verdict::Wait) if !is_over => {}
+                    (None, Verdict::Promote) if is_over => {}
+                    (_, verdict) => panic!("{new:?}\n{old:?}\nover: {is_over}, {verdict:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn requests_must_not_become_much_slower() {
+        let requests = |count: u64, each_ms: u64| Stats {
+            followed: count,
+            responses: count,
+            requests_ns: count * each_ms * 1_000_000,
+            ..Stats::default()
+        };
+        for (new, old, expected) in [
+            (requests(100, 30), requests(1000, 15), None),
+            (requests(100, 2000), requests(1000, 15), Some("its requests take")),
+            (requests(49, 2000), requests(1000, 15), None),
+        ] {
+            let evidence =
+                Evidence { new: &new, old: Some(&old), is_resting: false, is_over: false };
+            match judge(&evidence) {
                 Verdict::RollBack(reason) => assert!(expected.is_some_and(|w| reason.contains(w))),
                 verdict => assert_eq!((verdict, expected), (Verdict::Wait, None)),
             }

@@ -105,6 +105,7 @@ impl Prepared {
             module: Module::Given(module),
             config: block.config.clone(),
             vm_config: block.vm_config.clone(),
+            root_id: block.root_id.clone(),
             policy: block.policy.clone(),
             routes: None,
             from: From::Configuration,
@@ -226,6 +227,7 @@ fn fingerprint(block: &weir_config::Plugin, module: &[u8]) -> String {
         Digest::of(module).to_string(),
         &block.config,
         &block.vm_config,
+        &block.root_id,
         // Debug shows every value of the policy.
         format!("{:?}", block.policy),
     );

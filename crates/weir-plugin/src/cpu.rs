@@ -31,9 +31,9 @@ impl CpuTime {
         now.saturating_sub(since) >= self.limit
     }
 
-    /// Whether the watch has met the call.
-    pub(crate) fn was_noticed(&self) -> bool {
-        self.since.is_some()
+    /// If the watch has met the call: what it has taken since.
+    pub(crate) fn since_noticed(&self) -> Option<Duration> {
+        self.since.map(|since| thread_cpu_time().saturating_sub(since))
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Deployment {
     pub config: Option<String>,
     /// proxy-wasm's configuration of the virtual machine.
     pub vm_config: Option<String>,
+    /// What a proxy-wasm module registers by, in place of its name.
+    pub root_id: Option<String>,
     /// What it may use; [`Deployment::edits`] come on top.
     pub policy: Option<PluginPolicy>,
     /// Single changes of its policy.
@@ -63,6 +65,7 @@ impl Deployment {
             module: module.into(),
             config: None,
             vm_config: None,
+            root_id: None,
             policy: None,
             edits: PolicyEdits::default(),
             routes: Vec::new(),
@@ -110,6 +113,7 @@ pub(crate) struct Recipe {
     pub(crate) module: Module,
     pub(crate) config: String,
     pub(crate) vm_config: String,
+    pub(crate) root_id: Option<String>,
     pub(crate) policy: PluginPolicy,
     pub(crate) routes: Option<Vec<Attachment>>,
     pub(crate) from: From,
@@ -127,6 +131,7 @@ impl Recipe {
         Recipe {
             config: record.config.clone(),
             vm_config: record.vm_config.clone(),
+            root_id: record.root_id.clone(),
             policy: record.policy.clone(),
             routes: record.routes.clone(),
             from: record.from,
@@ -210,6 +215,7 @@ impl Inner {
             policy: recipe.policy.clone(),
             config: Bytes::from(recipe.config.clone()),
             vm_config: Bytes::from(recipe.vm_config.clone()),
+            root_id: recipe.root_id.clone().unwrap_or_else(|| name.to_owned()),
             services: Arc::clone(self.services()),
             commons: Arc::clone(self.commons()),
             metrics: Arc::clone(plugin.metrics()),
@@ -231,6 +237,7 @@ impl Inner {
             abi: compiled.abi().to_string(),
             config: recipe.config,
             vm_config: recipe.vm_config,
+            root_id: recipe.root_id,
             policy: recipe.policy,
             routes: recipe.routes,
             deployed_unix_ms: unix_ms(),
@@ -376,8 +383,8 @@ impl Inner {
 /// What a deployment leaves out is as it was.
 fn inherit(plugin: &Plugin, wanted: &Deployment) -> Result<Recipe, PluginError> {
     let before = plugin.book.lock().page.active.clone();
-    let (config, vm_config, policy, routes) = match before {
-        Some(before) => (before.config, before.vm_config, before.policy, before.routes),
+    let (config, vm_config, root_id, policy, routes) = match before {
+        Some(it) => (it.config, it.vm_config, it.root_id, it.policy, it.routes),
         None => Default::default(),
     };
     let mut policy = wanted.policy.clone().unwrap_or(policy);
@@ -387,6 +394,7 @@ fn inherit(plugin: &Plugin, wanted: &Deployment) -> Result<Recipe, PluginError> 
         module: Module::Given(wanted.module.clone()),
         config: wanted.config.clone().unwrap_or(config),
         vm_config: wanted.vm_config.clone().unwrap_or(vm_config),
+        root_id: wanted.root_id.clone().or(root_id),
         policy,
         routes: (!wanted.routes.is_empty()).then(|| wanted.routes.clone()).or(routes),
         from: From::Deployment,

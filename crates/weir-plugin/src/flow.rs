@@ -321,6 +321,7 @@ impl Flow {
             return self.end_with(FlowError::Failed { plugin, failure });
         }
         self.out.extend(self.held.drain(..));
+        self.held_bytes = 0;
         self.out.extend(self.unseen.drain(..));
         self.unseen_bytes = 0;
         self.want = Want::Nothing;

@@ -29,6 +29,7 @@ use crate::host::Environment;
 use crate::instance::Instance;
 use crate::keeper::Keeper;
 use crate::limits::REPLACEMENT_WAIT;
+use crate::log::LogBudget;
 use crate::module::{Abi, Compiled};
 use crate::place::{Home, Slot, Threads};
 use crate::quarantine::{Quarantine, Verdict};
@@ -54,6 +55,8 @@ pub struct Generation {
     is_resting: AtomicBool,
     rests_total: AtomicU64,
     quarantine: Mutex<Quarantine>,
+    /// How often it is said that a request failed in it.
+    lost_requests: LogBudget,
     filled: Notify,
     began: Instant,
     deployed: SystemTime,
@@ -76,8 +79,9 @@ impl Generation {
         mark: usize,
     ) -> Result<Arc<Generation>, Failure> {
         let began = Instant::now();
+        let long = environment.policy.long;
         let generation = Arc::new_cyclic(|weak: &Weak<Generation>| Generation {
-            slots: (0..threads.len()).map(|place| new_slot(place, weak.clone())).collect(),
+            slots: (0..threads.len()).map(|place| new_slot(place, weak.clone(), long)).collect(),
             stats: (0..threads.len()).map(|_| PlaceStats::default()).collect(),
             costs: Default::default(),
             has_long_calls: AtomicBool::new(false),
@@ -86,6 +90,7 @@ impl Generation {
             is_resting: AtomicBool::new(false),
             rests_total: AtomicU64::new(0),
             quarantine: Mutex::default(),
+            lost_requests: LogBudget::new(1),
             filled: Notify::new(),
             deployed: SystemTime::now(),
             engine: engine.clone(),
@@ -114,6 +119,7 @@ impl Generation {
             worker,
             worker_loop: self.threads.workers[worker].clone(),
             own_loop: self.threads.of(place).clone(),
+            long_loop: self.threads.long_of(place).cloned(),
             slot: Arc::downgrade(&self.slots[place]),
             serial: self.next_serial.fetch_add(1, Relaxed),
         };
@@ -190,11 +196,6 @@ impl Generation {
         Stats::sum(self.stats.iter())
     }
 
-    /// A response went to the client through it.
-    pub fn count_response(&self, place: usize, is_error: bool) {
-        self.stats[place].count_response(is_error);
-    }
-
     pub(crate) fn is_bound(&self) -> bool {
         matches!(self.compiled.abi(), Abi::ProxyWasm(_))
     }
@@ -268,9 +269,15 @@ impl Generation {
         Failure::new(FailureKind::Unavailable, why)
     }
 
-    /// Counts a failure that did not cost an instance.
+    /// Counts a failure that did not cost an instance, and says so now and then: clients may bring
+    /// it about as often as they like.
     pub(crate) fn count_failure(&self, place: usize, failure: &Failure) {
         self.stats[place].count_failure(failure.kind);
+        if let Some(unsaid) = self.lost_requests.take() {
+            let (plugin, generation) = (self.name(), self.number());
+            let (kind, cause) = (failure.kind.as_str(), &failure.message);
+            tracing::warn!(plugin, generation, kind, cause, unsaid, "plugin failed for a request");
+        }
     }
 
     /// The rest begins: its instances go, and whoever waits for one is told.
@@ -330,7 +337,8 @@ impl Drop for Generation {
 }
 
 fn fingerprint(compiled: &Compiled, environment: &Environment) -> u64 {
-    let what = (compiled.digest(), &environment.config, &environment.vm_config);
+    let Environment { config, vm_config, root_id, .. } = environment;
+    let what = (compiled.digest(), config, vm_config, root_id);
     foldhash::fast::FixedState::default().hash_one(what)
 }
 
@@ -347,11 +355,11 @@ fn allowed_hooks(compiled: &Compiled, environment: &Environment) -> Hooks {
     hooks
 }
 
-fn new_slot(place: usize, generation: Weak<Generation>) -> Arc<Slot> {
+fn new_slot(place: usize, generation: Weak<Generation>, long: Duration) -> Arc<Slot> {
     let on_failure = move |place: usize, failure: &Failure| {
         if let Some(generation) = generation.upgrade() {
             generation.failed_at(place, failure);
         }
     };
-    Slot::new(place, Box::new(on_failure))
+    Slot::new(place, Box::new(on_failure), long)
 }

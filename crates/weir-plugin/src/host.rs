@@ -30,6 +30,8 @@ pub(crate) struct Environment {
     pub(crate) config: Bytes,
     /// proxy-wasm's configuration of the virtual machine.
     pub(crate) vm_config: Bytes,
+    /// What a proxy-wasm module registers by.
+    pub(crate) root_id: String,
     pub(crate) services: Arc<dyn Services>,
     /// Shared data and queues of all plugins.
     pub(crate) commons: Arc<Commons>,

@@ -2,6 +2,7 @@
 //! speaks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wasmtime::Store;
 
@@ -88,9 +89,10 @@ impl Instance {
         self.store.data().bounds.memory_bytes
     }
 
-    /// Whether the watch met the last call: it took longer than a few milliseconds.
-    pub(crate) fn was_noticed(&self) -> bool {
-        self.store.data().cpu.was_noticed()
+    /// CPU time that the last call took since the watch met it, if that was so: it took a few
+    /// milliseconds then.
+    pub(crate) fn since_noticed(&self) -> Option<Duration> {
+        self.store.data().cpu.since_noticed()
     }
 
     /// A request begins its way through the plugin. Returns its number.

@@ -30,7 +30,7 @@ impl LogBudget {
     }
 
     /// Whether one more line may be said; if so, how many were not since the last.
-    fn take(&self) -> Option<u64> {
+    pub(crate) fn take(&self) -> Option<u64> {
         let second = self.began.elapsed().as_secs() << 32;
         let mut lines = 0;
         let spent = self.second_and_lines.fetch_update(Relaxed, Relaxed, |seen| {

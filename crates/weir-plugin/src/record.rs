@@ -22,6 +22,9 @@ pub(crate) struct Record {
     pub(crate) abi: String,
     pub(crate) config: String,
     pub(crate) vm_config: String,
+    /// What a proxy-wasm module registers by; its name if there is none.
+    #[serde(default)]
+    pub(crate) root_id: Option<String>,
     pub(crate) policy: PluginPolicy,
     /// The routes that were named.
     pub(crate) routes: Option<Vec<Attachment>>,

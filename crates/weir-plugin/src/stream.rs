@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -61,6 +61,8 @@ struct Inner {
     late_end: Mutex<Option<LateEnd>>,
     /// The plugin failed, and what comes of that is decided: it is not asked again.
     is_given_up: AtomicBool,
+    /// It is a client's request, of which it is not known yet how it ends.
+    is_followed: AtomicBool,
 }
 
 /// How a plugin ended a request whose head it had let go: its body ended with
@@ -129,7 +131,7 @@ impl Stream {
         if !is_here || generation.is_resting() || generation.is_long_in_all() {
             return None;
         }
-        generation.slot(worker).with_any(|instance| {
+        let begin = |instance: &mut Instance| {
             let timer = Timer::start(generation, worker, Phase::RequestHead, 0);
             let (id, action) = instance.begin(facts, head())?;
             timer.stop(0, instance);
@@ -140,7 +142,8 @@ impl Stream {
             generation.place_stats(worker).count_stream();
             let seat = Seat::Bound { place: worker, serial, id };
             Ok((Stream::new(generation, worker, signal, seat), action, taken))
-        })
+        };
+        generation.slot(worker).call(None, begin).ok()?
     }
 
     /// Shows a request without content to a plugin that has no hook but the one for its head. Most
@@ -163,12 +166,13 @@ impl Stream {
         if HERE.get() != Some(worker) {
             return None;
         }
-        let seen = generation.slot(worker).with_any(|instance| {
+        let look = |instance: &mut Instance| {
             let timer = Timer::start(generation, worker, phase, 0);
             let seen = instance.glance(facts, head);
             timer.stop(0, instance);
             seen
-        })?;
+        };
+        let seen = generation.slot(worker).call(None, look).ok()??;
         Some(seen.map(|kept| {
             generation.place_stats(worker).count_stream();
             kept.map(|(exchange, action)| {
@@ -230,7 +234,16 @@ impl Stream {
     fn new(generation: &Arc<Generation>, worker: usize, signal: Arc<Signal>, seat: Seat) -> Stream {
         let generation = Arc::clone(generation);
         let (late_end, is_given_up) = (Mutex::new(None), AtomicBool::new(false));
-        Stream(Arc::new(Inner { generation, worker, seat, signal, late_end, is_given_up }))
+        let is_followed = AtomicBool::new(false);
+        Stream(Arc::new(Inner {
+            generation,
+            worker,
+            seat,
+            signal,
+            late_end,
+            is_given_up,
+            is_followed,
+        }))
     }
 
     /// The generation it runs on.
@@ -257,9 +270,18 @@ impl Stream {
         self.0.signal.set_source(source);
     }
 
-    /// A response went to the client.
-    pub fn count_response(&self, is_error: bool) {
-        self.0.generation.count_response(self.0.worker, is_error);
+    /// It is the request of a client, and what comes of it says something about the plugin.
+    pub fn follow(&self) {
+        if !self.0.is_followed.swap(true, Relaxed) {
+            self.0.generation.place_stats(self.0.worker).count_followed();
+        }
+    }
+
+    /// A whole response went to the client, after so long.
+    pub fn count_response(&self, is_error: bool, took: Duration) {
+        if self.0.is_followed.swap(false, Relaxed) {
+            self.0.generation.place_stats(self.0.worker).count_response(is_error, took);
+        }
     }
 
     /// The plugin answered, or closed the request, when its head was gone already.
@@ -411,21 +433,17 @@ fn at_place<R: Send + 'static>(
     serial: Option<u64>,
     call: impl FnOnce(&mut Instance) -> Result<R, Failure> + Send + 'static,
 ) -> Turn<Result<R, Failure>> {
-    let slot = generation.slot(place);
+    let slot = Arc::clone(generation.slot(place));
     if HERE.get() == Some(place) {
-        let called = match serial {
-            Some(serial) => slot.with(serial, call),
-            None => slot.with_any(call),
+        return match slot.call(serial, call) {
+            Ok(called) => Turn::Now(called.unwrap_or_else(|| Err(lost()))),
+            Err(call) => Turn::Later(Box::pin(async move {
+                slot.call_when_free(serial, call).await.unwrap_or_else(|| Err(lost()))
+            })),
         };
-        return Turn::Now(called.unwrap_or_else(|| Err(lost())));
     }
-    let slot = Arc::clone(slot);
     let task = generation.threads().of(place).spawn(async move {
-        let called = match serial {
-            Some(serial) => slot.with(serial, call),
-            None => slot.with_any(call),
-        };
-        called.unwrap_or_else(|| Err(lost()))
+        slot.call_when_free(serial, call).await.unwrap_or_else(|| Err(lost()))
     });
     Turn::Later(Box::pin(async move { task.await.unwrap_or_else(|_| Err(lost())) }))
 }
@@ -456,12 +474,13 @@ impl<'a> Timer<'a> {
                 self.generation.place_stats(self.place).record(took);
                 self.generation.learn(self.phase, bytes, took);
             }
-            // Not timed, but the watch met it.
-            None if instance.was_noticed() => {
-                let at_least = crate::limits::WATCH_PERIOD_BUSY;
-                self.generation.learn(self.phase, bytes, at_least);
+            // Not timed, but the watch met it, most often in its first milliseconds.
+            None => {
+                if let Some(since) = instance.since_noticed() {
+                    let took = since + crate::limits::WATCH_PERIOD_BUSY;
+                    self.generation.learn(self.phase, bytes, took);
+                }
             }
-            None => {}
         }
     }
 }
@@ -469,11 +488,18 @@ impl<'a> Timer<'a> {
 impl Drop for Inner {
     /// The request is over for the plugin: it logs, and forgets it.
     fn drop(&mut self) {
+        if *self.is_followed.get_mut() {
+            self.generation.place_stats(self.worker).count_broken();
+        }
         match &mut self.seat {
             Seat::Travelling(exchange) => {
                 let mut exchange = exchange.get_mut().take();
                 if exchange.is_some() && self.generation.hooks().has(Phase::Log) {
-                    end(&self.generation, self.worker, None, move |instance| {
+                    let place = match self.generation.is_long(Phase::Log, 0) {
+                        true => self.generation.long_place(),
+                        false => self.worker,
+                    };
+                    end(&self.generation, place, None, move |instance| {
                         instance.visit(&mut exchange, Phase::Log, true).map(drop)
                     });
                 }
@@ -492,6 +518,15 @@ fn end(
     serial: Option<u64>,
     call: impl FnOnce(&mut Instance) -> Result<(), Failure> + Send + 'static,
 ) {
-    // Whoever calls later does so on its own; a failure was counted where it happened.
-    drop(at_place(generation, place, serial, call));
+    let owner = Arc::clone(generation);
+    let timed = move |instance: &mut Instance| {
+        let timer = Timer::start(&owner, place, Phase::Log, 0);
+        let result = call(instance);
+        timer.stop(0, instance);
+        result
+    };
+    // A failure is counted where it happens.
+    if let Turn::Later(later) = at_place(generation, place, serial, timed) {
+        generation.threads().of(place).spawn(later);
+    }
 }

@@ -28,6 +28,10 @@ fn combine(a: &Stats, b: &Stats, f: fn(u64, u64) -> u64) -> Stats {
         failures: pairs(&a.failures, &b.failures, f),
         responses: f(a.responses, b.responses),
         errors: f(a.errors, b.errors),
+        followed: f(a.followed, b.followed),
+        broken: f(a.broken, b.broken),
+        requests_ns: f(a.requests_ns, b.requests_ns),
+        request_buckets: pairs(&a.request_buckets, &b.request_buckets, f),
     }
 }
 

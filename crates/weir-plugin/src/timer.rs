@@ -20,18 +20,17 @@ impl Timer {
         if period.is_zero() {
             return;
         }
-        let (slot, serial, own_loop) = (home.slot.clone(), home.serial, home.own_loop.clone());
+        let (home, own_loop) = (home.clone(), home.own_loop.clone());
         let ticking = async move {
             let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
             // A plugin that is slower than its period is not called more often for it.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                let Some(slot) = slot.upgrade() else { return };
-                match slot.with(serial, |instance| instance.tick()) {
+                match home.tick().await {
                     Some(Ok(())) => {}
                     // The instance is gone, or not there yet: it may be starting.
-                    None if slot.is_filled() => return,
+                    None if home.slot.upgrade().is_none_or(|slot| slot.is_filled()) => return,
                     None => {}
                     Some(Err(_)) => return,
                 }

@@ -131,6 +131,8 @@ pub struct Details {
     pub config: String,
     /// proxy-wasm's configuration of the virtual machine.
     pub vm_config: String,
+    /// What a proxy-wasm module registers by.
+    pub root_id: String,
     /// What it may use.
     pub policy: PluginPolicy,
     /// How its code was had.
@@ -226,9 +228,9 @@ impl Inner {
         let mut book = plugin.book.lock();
         let draining = book.draining();
         let shown = book.page.active.clone().or(book.trial.as_ref().map(|t| t.record.clone()));
-        let (config, vm_config, policy, code) = match shown {
-            Some(Record { config, vm_config, policy, code, .. }) => {
-                (config, vm_config, policy, code)
+        let (config, vm_config, root_id, policy, code) = match shown {
+            Some(Record { config, vm_config, root_id, policy, code, .. }) => {
+                (config, vm_config, root_id, policy, code)
             }
             None => Default::default(),
         };
@@ -241,6 +243,7 @@ impl Inner {
         Details {
             config,
             vm_config,
+            root_id: root_id.unwrap_or_else(|| plugin.name().to_owned()),
             policy,
             code,
             draining,

@@ -224,8 +224,8 @@ impl Drop for Record {
         let status = if self.status == 0 { 499 } else { self.status };
         let took = self.started.elapsed();
         metrics.count(worker.index, status, self.cache, self.body_bytes, took);
-        if let Some(passage) = &self.passage {
-            passage.end(status);
+        if let Some(passage) = self.passage.as_ref().filter(|_| self.complete) {
+            passage.end(status, took);
         }
         if let Some(remembered) = &self.remembered {
             self.log(remembered);

@@ -53,9 +53,8 @@ pub(crate) fn lookup(host: &Host, context: u32, path: &[u8]) -> Option<Value> {
     let exchange = host.exchanges.get(&context);
     let environment = &host.environment;
     match parts[..] {
-        ["plugin_name" | "plugin_root_id" | "plugin_vm_id"] => {
-            return Some(environment.name.as_str().into());
-        }
+        ["plugin_name" | "plugin_vm_id"] => return Some(environment.name.as_str().into()),
+        ["plugin_root_id"] => return Some(environment.root_id.as_str().into()),
         // Plugins look at what clients send: "inbound" to Envoy.
         ["listener_direction"] | ["xds", "listener_direction"] => return Some(Value::Int(1)),
         _ => {}

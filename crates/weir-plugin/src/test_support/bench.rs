@@ -97,7 +97,11 @@ impl Bench {
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
         let failures: Arc<Mutex<Vec<Failure>>> = Arc::default();
         let failed = Arc::clone(&failures);
-        let slot = Slot::new(0, Box::new(move |_, failure| failed.lock().push(failure.clone())));
+        let slot = Slot::new(
+            0,
+            Box::new(move |_, failure| failed.lock().push(failure.clone())),
+            Duration::MAX,
+        );
         let (services, metrics) = (Arc::new(FakeServices::default()), Arc::default());
         let services: Arc<FakeServices> = services;
         services.scripts.lock().extend(options.script);
@@ -108,6 +112,7 @@ impl Bench {
             policy: options.policy,
             config: Bytes::from_static(options.config.as_bytes()),
             vm_config: Bytes::from_static(b"vm"),
+            root_id: "root".to_owned(),
             services: Arc::clone(&services) as Arc<dyn Services>,
             commons: options.commons,
             metrics: Arc::clone(&metrics),
@@ -124,7 +129,7 @@ impl Bench {
 
     /// Works on the instance.
     pub(crate) fn instance<R>(&self, work: impl FnOnce(&mut Instance) -> R) -> R {
-        self.slot.with_any(|instance| Ok(work(instance))).unwrap().unwrap()
+        self.slot.call_now(|instance| Ok(work(instance))).unwrap().unwrap()
     }
 
     /// Works on its store.
@@ -193,7 +198,7 @@ impl Bench {
         };
         let args: Vec<Val> = signature.chars().zip(args).map(value).collect();
         let mut result = Ok(0);
-        self.slot.with_any(|instance| {
+        self.slot.call_now(|instance| {
             instance.proxy_wasm(|guest, store| {
                 let function = guest.instance.unwrap().get_func(&mut *store, name).unwrap();
                 let mut results = [Val::I32(0)];
@@ -270,7 +275,7 @@ fn run_until_idle(runtime: &tokio::runtime::Runtime) {
 fn home(runtime: &tokio::runtime::Runtime, slot: Weak<Slot>) -> Home {
     let handle = runtime.handle();
     let (worker_loop, own_loop) = (handle.clone(), handle.clone());
-    Home { place: 0, worker: 0, worker_loop, own_loop, slot, serial: 1 }
+    Home { place: 0, worker: 0, worker_loop, own_loop, long_loop: None, slot, serial: 1 }
 }
 
 /// An argument of a host function.

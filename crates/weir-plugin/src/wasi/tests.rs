@@ -254,7 +254,7 @@ fn exit_ends_the_call_and_the_instance() {
     assert_eq!(kind(&exits(0, start)), None);
     assert_eq!(kind(&exits(0, "\"_initialize\")")), Some(FailureKind::Exit));
     let bench = Bench::of(exits(0, "\"proxy_on_tick\") (param i32)"), Options::default()).unwrap();
-    let failure = bench.slot.with_any(|instance| instance.tick()).unwrap().unwrap_err();
+    let failure = bench.slot.call_now(|instance| instance.tick()).unwrap().unwrap_err();
     assert_eq!(failure.kind, FailureKind::Exit);
     assert!(failure.message.contains("exit(0)"));
     assert!(!bench.slot.is_filled());

@@ -16,11 +16,16 @@ pub(super) fn plugins(page: &mut Page, shared: &Shared) {
 
 fn counters(page: &mut Page, all: &[Metered]) {
     type Value = fn(&Metered) -> u64;
-    let families: [(&str, &str, Value); 3] = [
+    let families: [(&str, &str, Value); 4] = [
         ("weir_plugin_calls_total", "Calls into the plugin.", |m| m.totals.stats.calls),
         ("weir_plugin_streams_total", "Requests that passed the plugin.", |m| {
             m.totals.stats.streams
         }),
+        (
+            "weir_plugin_broken_requests_total",
+            "Requests in the plugin that ended without a whole response.",
+            |m| m.totals.stats.broken,
+        ),
         ("weir_plugin_rests_total", "Quarantines that began.", |m| m.totals.rests),
     ];
     for (name, help, value) in families {

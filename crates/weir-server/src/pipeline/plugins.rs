@@ -12,7 +12,7 @@ mod tags;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header;
 use http::request::Parts;
@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use weir_config::{At, OnFailure};
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{Group, ResponseBody};
-use weir_plugin::{Answer, Facts, Failure, Hooks, LateEnd, Lend, Stream, Wishes};
+use weir_plugin::{Answer, Bag, Facts, Failure, Hooks, LateEnd, Lend, Stream, Wishes};
 
 pub(crate) use begin::Begun;
 pub(super) use begin::{Onward, begin, go_on};
@@ -46,6 +46,8 @@ use crate::sent_on::SentOn;
 #[derive(Default)]
 pub(crate) struct Passage {
     steps: Vec<Step>,
+    /// What the plugins that have seen the request told the others.
+    bag: Option<Arc<Bag>>,
     /// What the plugins wish about the cache and the source.
     pub(super) wishes: Combined,
 }
@@ -154,8 +156,9 @@ impl Passage {
         links: &[Link],
         request: &mut Request<'_>,
     ) -> Result<(), End> {
-        // Several plugins of a request may tell each other something.
-        let bag = (links.len() > 1).then(Arc::default);
+        // Several plugins of a request may tell each other something, also what the fast path has
+        // shown it to.
+        let bag = self.bag.take().or_else(|| (links.len() > 1).then(Arc::default));
         for link in links {
             let Some(generation) = link.pick() else { continue };
             let facts = Facts {
@@ -172,6 +175,7 @@ impl Passage {
                 }
                 Err(failure) => return Err(End::Failed(failure)),
             };
+            stream.follow();
             let wishes = request.show(connection, route, &stream).await;
             if request.is_torn {
                 return Err(End::Torn);
@@ -335,10 +339,10 @@ impl Passage {
         })
     }
 
-    /// The request is over.
-    pub(crate) fn end(&self, status: u16) {
+    /// The request is over, with a whole response.
+    pub(crate) fn end(&self, status: u16, took: Duration) {
         for step in &self.steps {
-            step.stream.count_response(status >= 500);
+            step.stream.count_response(status >= 500, took);
         }
     }
 }

@@ -154,6 +154,7 @@ impl Puppet {
             policy,
             config: Bytes::copy_from_slice(config.as_bytes()),
             vm_config: Bytes::new(),
+            root_id: "puppet".to_owned(),
             services: Arc::clone(&stage) as Arc<dyn Services>,
             commons: Commons::new(),
             metrics: Arc::new(PluginMetrics::default()),
@@ -168,6 +169,7 @@ impl Puppet {
             worker: 0,
             worker_loop: handle.clone(),
             own_loop: handle,
+            long_loop: None,
             slot: Weak::new(),
             serial: 1,
         };

@@ -301,7 +301,7 @@ fn a_callback_that_fails_ends_its_instance_only() {
     );
     let id = bench.open();
     let signal = bench.exchange(id, |exchange| exchange.signal.clone());
-    let result = bench.slot.with_any(|instance| instance.hook(id, Phase::RequestHead, true));
+    let result = bench.slot.call_now(|instance| instance.hook(id, Phase::RequestHead, true));
     let failure: Failure = result.unwrap().unwrap_err();
     assert_eq!(failure.kind, crate::failure::FailureKind::Trap);
     assert_eq!(bench.failures.lock().len(), 1);

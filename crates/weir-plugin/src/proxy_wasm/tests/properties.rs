@@ -31,7 +31,7 @@ fn properties_have_envoys_names() {
     let int = |number: i64| number.to_le_bytes().to_vec();
     for (path, expect) in [
         ("plugin_name", b"gray".to_vec()),
-        ("plugin_root_id", b"gray".to_vec()),
+        ("plugin_root_id", b"root".to_vec()),
         ("plugin_vm_id", b"gray".to_vec()),
         ("listener_direction", int(1)),
         ("node.id", b"node-1".to_vec()),

@@ -44,7 +44,8 @@ pub(in crate::pipeline) fn begin(
     head: &dyn Fn() -> Arc<dyn Lend<RequestHead>>,
 ) -> Begun {
     let mut begun = Begun::default();
-    let bag = (chain.links.len() > 1).then(Arc::default);
+    let bag: Option<Arc<_>> = (chain.links.len() > 1).then(Arc::default);
+    begun.passage.bag.clone_from(&bag);
     let worker = connection.worker.index;
     let mut shown: Option<Arc<dyn Lend<RequestHead>>> = None;
     for (index, link) in chain.links.iter().enumerate() {
@@ -81,6 +82,7 @@ pub(in crate::pipeline) fn begin(
                 }
             },
         };
+        stream.follow();
         begun.next = index + 1;
         let step = Step { stream, at: link.at };
         match passed {
