@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn requests_that_get_no_response_are_compared_as_shares() {
-        // (followed, whole responses, broken) of both; a word of the reason on the way and at the end.
+        // (followed, whole responses, broken) of both; a word of the reason, early and at the end.
         let lost = Some("got no whole response");
         for (new, old, early, at_end) in [
             ((100, 100, 0), (1900, 1900, 0), None, None),

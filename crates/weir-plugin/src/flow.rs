@@ -204,7 +204,7 @@ impl Flow {
         let side = self.side;
         let bytes = if phase == side.body() { self.held_bytes } else { 0 };
         let offset = self.shown_bytes();
-        // Only the plugin's word lets a head go on that is held back, not what a body's hook returns.
+        // A head that is held back goes on by the plugin's word, not by what a body's hook returns.
         let is_behind = phase == side.body() && self.is_paused_at_head();
         let before = move |exchange: &mut Exchange| {
             exchange.is_head_resumed = is_behind && !exchange.is_paused;

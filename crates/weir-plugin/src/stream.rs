@@ -6,31 +6,24 @@
 //! instance that created its context; a plugin with long calls gets its requests on the long
 //! threads whole.
 
-use std::cell::Cell;
+mod calls;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+pub use self::calls::enter_place;
+use self::calls::{Timer, at_place, end, is_here, lost};
 use crate::exchange::{Action, Answer, Exchange, Facts, Lend, Phase, RequestHead};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::generation::Generation;
 use crate::hooks::Hooks;
 use crate::instance::Instance;
 use crate::properties::Properties;
 use crate::signal::Signal;
-
-thread_local! {
-    /// The place whose thread this is.
-    static HERE: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-/// Tells which place the current thread is. Every thread that runs plugins does so once.
-pub fn enter_place(place: usize) {
-    HERE.set(Some(place));
-}
 
 /// Something that is there, or comes later.
 pub(crate) enum Turn<R> {
@@ -127,7 +120,7 @@ impl Stream {
         head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
         take: impl FnOnce(&mut Exchange, Action) -> T,
     ) -> Option<Result<(Stream, Action, T), Failure>> {
-        let is_here = HERE.get() == Some(worker) && generation.slot(worker).is_filled();
+        let is_here = is_here(worker) && generation.slot(worker).is_filled();
         if !is_here || generation.is_resting() || generation.is_long_in_all() {
             return None;
         }
@@ -163,7 +156,7 @@ impl Stream {
         if !is_glance || generation.is_resting() || generation.is_long(phase, 0) {
             return None;
         }
-        if HERE.get() != Some(worker) {
+        if !is_here(worker) {
             return None;
         }
         let look = |instance: &mut Instance| {
@@ -426,65 +419,6 @@ impl<R: Send + 'static> Turn<R> {
     }
 }
 
-/// Calls into the instance of a place, on its thread.
-fn at_place<R: Send + 'static>(
-    generation: &Arc<Generation>,
-    place: usize,
-    serial: Option<u64>,
-    call: impl FnOnce(&mut Instance) -> Result<R, Failure> + Send + 'static,
-) -> Turn<Result<R, Failure>> {
-    let slot = Arc::clone(generation.slot(place));
-    if HERE.get() == Some(place) {
-        return match slot.call(serial, call) {
-            Ok(called) => Turn::Now(called.unwrap_or_else(|| Err(lost()))),
-            Err(call) => Turn::Later(Box::pin(async move {
-                slot.call_when_free(serial, call).await.unwrap_or_else(|| Err(lost()))
-            })),
-        };
-    }
-    let task = generation.threads().of(place).spawn(async move {
-        slot.call_when_free(serial, call).await.unwrap_or_else(|| Err(lost()))
-    });
-    Turn::Later(Box::pin(async move { task.await.unwrap_or_else(|_| Err(lost())) }))
-}
-
-fn lost() -> Failure {
-    Failure::new(FailureKind::Unavailable, "the instance that had the request is gone")
-}
-
-/// Times a call, if it is one of those that are timed.
-struct Timer<'a> {
-    generation: &'a Generation,
-    place: usize,
-    phase: Phase,
-    began: Option<Instant>,
-}
-
-impl<'a> Timer<'a> {
-    fn start(generation: &'a Generation, place: usize, phase: Phase, bytes: usize) -> Timer<'a> {
-        let is_sampled = generation.place_stats(place).count_call();
-        let began = (is_sampled || bytes > 0).then(Instant::now);
-        Timer { generation, place, phase, began }
-    }
-
-    fn stop(self, bytes: usize, instance: &Instance) {
-        match self.began {
-            Some(began) => {
-                let took = began.elapsed();
-                self.generation.place_stats(self.place).record(took);
-                self.generation.learn(self.phase, bytes, took);
-            }
-            // Not timed, but the watch met it, most often in its first milliseconds.
-            None => {
-                if let Some(since) = instance.since_noticed() {
-                    let took = since + crate::limits::WATCH_PERIOD_BUSY;
-                    self.generation.learn(self.phase, bytes, took);
-                }
-            }
-        }
-    }
-}
-
 impl Drop for Inner {
     /// The request is over for the plugin: it logs, and forgets it.
     fn drop(&mut self) {
@@ -509,24 +443,5 @@ impl Drop for Inner {
                 end(&self.generation, place, Some(serial), move |instance| instance.close(id));
             }
         }
-    }
-}
-
-fn end(
-    generation: &Arc<Generation>,
-    place: usize,
-    serial: Option<u64>,
-    call: impl FnOnce(&mut Instance) -> Result<(), Failure> + Send + 'static,
-) {
-    let owner = Arc::clone(generation);
-    let timed = move |instance: &mut Instance| {
-        let timer = Timer::start(&owner, place, Phase::Log, 0);
-        let result = call(instance);
-        timer.stop(0, instance);
-        result
-    };
-    // A failure is counted where it happens.
-    if let Turn::Later(later) = at_place(generation, place, serial, timed) {
-        generation.threads().of(place).spawn(later);
     }
 }

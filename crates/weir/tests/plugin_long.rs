@@ -1,5 +1,5 @@
-//! Plugins that burn 20 ms for every body, after every request, or in their timers, on a server with
-//! one worker: their calls leave the worker, and other requests take as long as they did.
+//! Plugins that burn 20 ms for every body, after every request, or in their timers, on a server
+//! with one worker: their calls leave the worker, and other requests take as long as they did.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 

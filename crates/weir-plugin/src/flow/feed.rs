@@ -96,8 +96,8 @@ impl Flow {
         self.trailers_in.is_some() && is_bound && self.stream.has(self.side.trailers())
     }
 
-    /// Whether a plugin that has paused is shown more of the body. Of one that it does not hold back
-    /// itself, but waits for the head, little: who sends it waits too.
+    /// Whether a plugin that has paused is shown more of the body. Little of one that it does not
+    /// hold back itself, but that waits for the head: who sends it waits too.
     pub(super) fn shows_more(&self) -> bool {
         let has_room =
             !self.is_head_held || self.is_body_paused || self.held_bytes < AHEAD_BYTES_MAX;
