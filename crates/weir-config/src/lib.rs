@@ -36,7 +36,7 @@ pub use prefix::Prefix;
 pub use presets::{parse_listen, proxy_url, serve_dir};
 pub use print::print;
 pub use reference::reference;
-pub use rules::plugin::is_plugin_name;
+pub use rules::plugin::{is_plugin_name, is_root_id};
 
 use build::FileUse;
 use limits::FILE_SIZE_MAX;

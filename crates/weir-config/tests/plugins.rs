@@ -15,6 +15,7 @@ plugin "gray" {
     source "plugins/gray.wasm"
     config #"{"depth": 8}"#
     vm-config "not JSON"
+    root-id "add_header"
     limits cpu="5ms" memory="16MiB" tables=10 long="2ms" log=7
     on-failure "fail"
     quarantine failures=3 window="1m" back-off="2s" back-off-max="1h"
@@ -72,6 +73,7 @@ fn every_setting_of_plugins() {
         source: "/etc/weir/plugins/gray.wasm".into(),
         config: text("{\"depth\": 8}"),
         vm_config: text("not JSON"),
+        root_id: Some(text("add_header")),
         policy,
     };
     let allow = Allow {
@@ -86,6 +88,7 @@ fn every_setting_of_plugins() {
         source: "/opt/shy.wat".into(),
         config: String::new(),
         vm_config: String::new(),
+        root_id: None,
         policy: PluginPolicy { allow, ..PluginPolicy::default() },
     };
     assert_eq!(config.plugins, [gray, shy]);

@@ -403,12 +403,14 @@ fn plugin_policy() -> impl Strategy<Value = PluginPolicy> {
 
 fn plugins() -> impl Strategy<Value = (Plugins, Vec<Plugin>)> {
     let settings = (option::of(file()), 1_usize..=256);
-    let plugin = ("[a-zA-Z0-9][a-zA-Z0-9._-]{0,8}", file(), any::<[String; 2]>(), plugin_policy());
-    let plugin = plugin.prop_map(|(name, source, [config, vm_config], policy)| Plugin {
+    let (name, root_id) = ("[a-zA-Z0-9][a-zA-Z0-9._-]{0,8}", option::of("[ -~]{0,8}"));
+    let plugin = (name, file(), any::<[String; 2]>(), root_id, plugin_policy());
+    let plugin = plugin.prop_map(|(name, source, [config, vm_config], root_id, policy)| Plugin {
         name,
         source,
         config,
         vm_config,
+        root_id,
         policy,
     });
     (settings, vec(plugin, 0..3)).prop_map(|((store, long_threads), mut plugins)| {

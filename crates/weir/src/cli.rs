@@ -86,6 +86,9 @@ pub(crate) struct Deploy {
     /// proxy-wasm's configuration of the virtual machine.
     #[arg(long, value_name = "TEXT")]
     pub(crate) vm_config: Option<String>,
+    /// What a proxy-wasm module registers by, in place of the plugin's name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) root_id: Option<String>,
     /// Try it out on this share of the requests first.
     #[arg(long, value_name = "5%", requires = "duration")]
     pub(crate) canary: Option<String>,

@@ -62,6 +62,7 @@ impl Build<'_, '_> {
             source: source?,
             config: lines.value("config").unwrap_or_default(),
             vm_config: lines.value("vm-config").unwrap_or_default(),
+            root_id: lines.value("root-id"),
             policy: policy?,
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::rules::PATH;
 use crate::rules::plugin::{
-    ALLOWED_UPSTREAM, PLUGIN_CONFIG, SHARED_NAME, VARIABLE_NAME, VARIABLE_VALUE,
+    ALLOWED_UPSTREAM, PLUGIN_CONFIG, ROOT_ID, SHARED_NAME, VARIABLE_NAME, VARIABLE_VALUE,
 };
 use crate::table::Presence::{Default, Otherwise, Repeated, Required};
 use crate::table::{Block, Key, slot};
@@ -86,6 +86,22 @@ pub(crate) const PLUGIN: &[Key] = &[
         repeats: false,
         doc: "The configuration that proxy-wasm passes to a plugin's start, before `config`.",
         example: "vm-config \"{\\\"pool\\\": 4}\"",
+    },
+    Key {
+        block: Block::Plugin,
+        name: "root-id",
+        arguments: &[slot(
+            "text",
+            Kind::Text(&ROOT_ID),
+            Otherwise("the plugin's name"),
+            "May be empty, as in modules that register without one.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "Which of the plugins in a proxy-wasm module it is: those in C++ and AssemblyScript \
+              register by such a name.",
+        example: "root-id \"add_header\"",
     },
     Key {
         block: Block::Plugin,

@@ -27,6 +27,8 @@ pub struct Plugin {
     pub config: String,
     /// Configuration of the virtual machine, which proxy-wasm passes beside `config`.
     pub vm_config: String,
+    /// What a proxy-wasm module registers by; its name if there is none.
+    pub root_id: Option<String>,
     /// What the plugin may use, and what happens when it fails.
     pub policy: PluginPolicy,
 }

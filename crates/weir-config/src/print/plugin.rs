@@ -30,6 +30,9 @@ impl Printer {
                     out.line(format_args!("{key} {}", quote(text)));
                 }
             }
+            if let Some(root_id) = &plugin.root_id {
+                out.line(format_args!("root-id {}", quote(root_id)));
+            }
             out.policy(&plugin.policy);
         });
     }

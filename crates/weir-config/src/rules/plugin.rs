@@ -9,6 +9,8 @@ pub(crate) const ALL: &str = "*";
 
 /// Characters of a plugin's name: it names files and metrics, and a part of a URL's path.
 const NAME_MAX: usize = 64;
+/// Bytes of a root id. Proxy-wasm sets no limit; it is a name in a module's source.
+const ROOT_ID_MAX: usize = 256;
 /// Bytes of the name of shared data. Proxy-wasm sets no limit; these are names, not contents.
 const SHARED_NAME_MAX: usize = 256;
 
@@ -30,6 +32,19 @@ pub(crate) static PLUGIN_CONFIG: TextKind = TextKind {
         Ok(Value::Text(text.to_owned()))
     },
 };
+
+pub(crate) static ROOT_ID: TextKind = TextKind {
+    what: "text of at most 256 bytes without control characters",
+    parse: |text| match is_root_id(text) {
+        true => Ok(Value::Text(text.to_owned())),
+        false => Err(Wrong::default()),
+    },
+};
+
+/// Whether a text can be what a proxy-wasm module registers by. Empty ones can.
+pub fn is_root_id(text: &str) -> bool {
+    text.len() <= ROOT_ID_MAX && !text.contains(char::is_control)
+}
 
 pub(crate) static ALLOWED_UPSTREAM: TextKind = TextKind {
     what: "an upstream's name, or \"*\" for all",

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
-use weir_config::{At, OnFailure, PluginPolicy};
+use weir_config::{At, OnFailure, PluginPolicy, is_root_id};
 use weir_plugin::{Attachment, CanaryPlan, Deployment};
 
 use super::quantity;
 
 /// Everything that can be said of a deployment, for errors.
-const NAMES: &str = "module, config, vm-config, route, at, canary, for, cpu, memory, tables, long, \
+const NAMES: &str = "module, config, vm-config, root-id, route, at, canary, for, cpu, memory, tables, long, \
                      log, on-failure, allow-upstream, allow-shared, allow-cache, \
                      allow-request-body, allow-response-body, policy";
 
@@ -33,6 +33,7 @@ pub(super) struct Wanted {
 struct Parts {
     config: Option<String>,
     vm_config: Option<String>,
+    root_id: Option<String>,
     policy: Option<PluginPolicy>,
     edits: weir_plugin::PolicyEdits,
 }
@@ -75,6 +76,8 @@ impl Wanted {
         match name {
             "config" => self.parts.config = Some(text.to_owned()),
             "vm-config" => self.parts.vm_config = Some(text.to_owned()),
+            "root-id" if is_root_id(text) => self.parts.root_id = Some(text.to_owned()),
+            "root-id" => return Err("at most 256 bytes without control characters".to_owned()),
             "route" => self.routes.push(text.parse().map_err(str::to_owned)?),
             "at" => {
                 let choices = [("delivery", At::Delivery), ("fill", At::Fill)];
@@ -126,9 +129,9 @@ impl Wanted {
             (None, None) => None,
             _ => return Err("\"canary\" and \"for\" go together".to_owned()),
         };
-        let Parts { config, vm_config, policy, edits } = self.parts;
+        let Parts { config, vm_config, root_id, policy, edits } = self.parts;
         let deployment = Deployment::new(name, module);
-        Ok(Deployment { config, vm_config, policy, edits, routes, canary, ..deployment })
+        Ok(Deployment { config, vm_config, root_id, policy, edits, routes, canary, ..deployment })
     }
 }
 
@@ -249,6 +252,7 @@ mod tests {
         check("on-failure=explode", "expected pass or fail, not \"explode\"");
         check("allow-cache=1", "expected true or false");
         check("config=a&config=b", "config is given twice");
+        check("root-id=%00", "root-id: at most 256 bytes");
         check("config=%ff", "no UTF-8");
         check("policy={", "policy: EOF");
         check(

@@ -47,6 +47,7 @@ fn deploy(wanted: &Deploy) -> Result<(), Failure> {
     }
     let choices = [
         ("vm-config", &wanted.vm_config),
+        ("root-id", &wanted.root_id),
         ("at", &wanted.at),
         ("canary", &wanted.canary),
         ("for", &wanted.duration),

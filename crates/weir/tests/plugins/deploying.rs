@@ -2,8 +2,8 @@
 
 use tempfile::TempDir;
 
-use crate::site::{Site, setup};
-use crate::wasm::own;
+use crate::site::{Site, setup, text};
+use crate::wasm::{own, proxy_wasm};
 
 const MARKS: &str =
     r#"(func (export "weir_on_response") (param i32) (result i64) @edits{SET x-mark=1})"#;
@@ -87,4 +87,68 @@ fn a_route_that_is_gone_is_told_of() {
     let site = setup().block(&store).run(new);
     site.weir.wait_for_log(line);
     is_missing(&site);
+}
+
+/// Answers with what the property `plugin_root_id` is when the plugin's own context is created, and
+/// with the one during a request.
+fn tells_root_id() -> String {
+    proxy_wasm(
+        r#"(global $at (mut i32) (i32.const 0))
+        (global $size (mut i32) (i32.const 0))
+        (func (export "proxy_on_context_create") (param i32 i32)
+          (if (i32.eqz (local.get 1)) (then
+            (drop (call $proxy_get_property @{plugin_root_id} (i32.const 512) (i32.const 516)))
+            (global.set $at (i32.load (i32.const 512)))
+            (global.set $size (i32.load (i32.const 516))))))
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+          (drop (call $proxy_get_property @{plugin_root_id} (i32.const 512) (i32.const 516)))
+          (if (i32.ne (i32.load (i32.const 516)) (global.get $size)) (then unreachable))
+          (if (i32.eqz (call $same (i32.load (i32.const 512)) (global.get $at)
+                                   (global.get $size))) (then unreachable))
+          (call $answer (i32.const 200) (global.get $at) (global.get $size))
+          (i32.const 1))"#,
+    )
+}
+
+#[test]
+fn a_plugin_has_the_root_id_that_it_registers_by() {
+    let directory = TempDir::new().unwrap();
+    let store = format!("plugins {{ store \"{}\"; }}", directory.path().join("store").display());
+    let module = tells_root_id();
+    let fail = "on-failure \"fail\"";
+    let start = |lines: &str| {
+        setup()
+            .block(&store)
+            .plugin("a", &module, fail)
+            .plugin("b", &module, &format!("{fail}; {lines}"))
+            .run(
+                r#"route "/a" { respond ""; use "a"; }
+                route "/b" { respond ""; use "b"; }
+                route "/p" { respond ""; }"#,
+            )
+    };
+    let site = start("root-id \"add_header\"");
+    assert_eq!(text(&site.get("/a", &[])), "a");
+    assert_eq!(text(&site.get("/b", &[])), "add_header");
+    let id = |site: &Site| text(&site.get("/p", &[])).to_owned();
+    for (parameters, expect) in [
+        ("route=/p&on-failure=fail", "p"),
+        ("root-id=my%20root", "my root"),
+        // As it was.
+        ("cpu=20ms", "my root"),
+        ("root-id=", ""),
+        ("root-id=kept", "kept"),
+    ] {
+        let (status, said) = deploy(&site, parameters, &module);
+        assert_eq!((status, &*id(&site)), (200, expect), "{parameters}: {said}");
+    }
+    assert_eq!(shown(&site)["root_id"], "kept");
+    assert_eq!(site.manage("POST", "/plugins/p/rollback", b"{}").0, 200);
+    assert_eq!(id(&site), "");
+    assert_eq!(site.manage("POST", "/plugins/p/rollback", b"{}").0, 200);
+    assert_eq!(id(&site), "my root");
+    drop(site);
+    let site = start("root-id \"another\"");
+    assert_eq!(id(&site), "my root");
+    assert_eq!(text(&site.get("/b", &[])), "another");
 }
