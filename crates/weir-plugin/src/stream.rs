@@ -63,7 +63,7 @@ struct Inner {
 #[derive(Debug)]
 pub enum LateEnd {
     /// It answers by itself.
-    Answered(Answer),
+    Answered(Box<Answer>),
     /// The client is to be gone.
     Closed,
     /// It failed.
@@ -279,7 +279,8 @@ impl Stream {
 
     /// The plugin answered, or closed the request, when its head was gone already.
     pub(crate) fn set_late_answer(&self, answer: Option<Answer>) {
-        *self.0.late_end.lock() = Some(answer.map_or(LateEnd::Closed, LateEnd::Answered));
+        *self.0.late_end.lock() =
+            Some(answer.map_or(LateEnd::Closed, |answer| LateEnd::Answered(Box::new(answer))));
     }
 
     pub(crate) fn set_late_failure(&self, failure: &Failure) {

@@ -330,7 +330,7 @@ impl Passage {
         let late = |step: &Step| step.stream.take_late_end().zip(Some(step.stream.clone()));
         let (end, stream) = self.steps.iter().find_map(late)?;
         Some(match end {
-            LateEnd::Answered(answer) => Late::Answer(Box::new(answer)),
+            LateEnd::Answered(answer) => Late::Answer(answer),
             LateEnd::Closed => Late::Close,
             LateEnd::Failed(failure) => {
                 stream.give_up();
