@@ -129,7 +129,7 @@ fn a_length_that_is_none_is_left_out() {
 fn a_length_that_is_not_true_breaks_the_response_off() {
     for length in ["7", "15", "17", "1000"] {
         let (site, _origin) = front(&at_head(&replaces(2, "content-length", length)));
-        for target in ["/u/a", "/c/a", "/c/a", "/f/a.txt", "/chunked"] {
+        for target in ["/u/a", "/c/a", "/c/a", "/f/a.txt", "/chunked", "/fill/a", "/fill/a"] {
             for fields in [&[][..], &[("TE", "trailers")]] {
                 let got = site.connect().ask("GET", target, fields);
                 assert!(got.is_err(), "{length} {target} {fields:?}: {got:?}");
@@ -329,6 +329,10 @@ fn a_request_keeps_its_length() {
             assert_eq!(codings.is_empty(), length.is_some(), "{name}: {codings:?}");
             assert_eq!(got, body, "{name}");
         }
+        assert_eq!(over_http2(&site, "POST", "/a", "abc").unwrap().status, 200, "{name}");
+        let (lengths, codings, got) = framing(&origin);
+        assert_eq!(lengths.first().map(String::as_str), length, "{name}");
+        assert_eq!((codings.is_empty(), &*got), (length.is_some(), body), "{name}: {codings:?}");
         assert_eq!(origin.take_oddities(), [""; 0], "{name}");
     }
 }
