@@ -139,6 +139,7 @@ impl Prepared {
     }
 
     fn commit_here(self, inner: &Arc<Inner>) -> Result<(), PluginError> {
+        self.changes.iter().try_for_each(|change| inner.keep(&change.ready))?;
         let pages: Vec<Page> = self.changes.iter().map(|change| change.page(inner)).collect();
         let changes = self.changes.iter().zip(&pages);
         let mut written: Vec<(&str, Option<&Page>)> =

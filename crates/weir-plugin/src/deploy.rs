@@ -104,6 +104,9 @@ pub struct Deployed {
 pub(crate) struct Ready {
     pub(crate) generation: Arc<Generation>,
     pub(crate) record: Record,
+    /// The module, unless only its code was needed: a store keeps it from the moment that the record
+    /// is written down.
+    given: Option<Bytes>,
     compile: Duration,
     start: Duration,
 }
@@ -205,7 +208,7 @@ impl Inner {
         let name = plugin.name();
         let machinery = self.machinery()?;
         let began = Instant::now();
-        let (compiled, code) = self.compiled(name, &machinery.engine, &recipe.module)?;
+        let (compiled, code, given) = self.compiled(name, &machinery.engine, &recipe.module)?;
         let compile = began.elapsed();
         let generation = number.unwrap_or_else(|| self.next_generation());
         let environment = Environment {
@@ -245,7 +248,7 @@ impl Inner {
             code,
             compiled: None,
         };
-        Ok(Ready { generation: made, record, compile, start: began.elapsed() })
+        Ok(Ready { generation: made, record, given, compile, start: began.elapsed() })
     }
 
     fn compiled(
@@ -253,32 +256,40 @@ impl Inner {
         name: &str,
         engine: &Engine,
         module: &Module,
-    ) -> Result<(Arc<Compiled>, Code), PluginError> {
+    ) -> Result<(Arc<Compiled>, Code, Option<Bytes>), PluginError> {
         let wrong = |source: ModuleError| PluginError::Module { name: name.to_owned(), source };
         let given = match module {
             Module::Given(given) => given.clone(),
             Module::Before(record) => {
                 let known = record.compiled.clone().or_else(|| self.shared_code(&record.digest));
                 match known {
-                    Some(compiled) => return Ok((compiled, Code::Shared)),
+                    Some(compiled) => return Ok((compiled, Code::Shared, None)),
                     None => self.stored_module(&record.digest)?,
                 }
             }
         };
         let digest = Digest::of(&given).to_string();
         if let Some(compiled) = self.shared_code(&digest) {
-            return Ok((compiled, Code::Shared));
+            return Ok((compiled, Code::Shared, Some(given)));
         }
         let (compiled, code) = match self.stored_code(engine, &digest, &given) {
             Some(compiled) => (compiled, Code::Loaded),
             None => (Compiled::new(engine, &given).map_err(wrong)?, Code::Compiled),
         };
         let compiled = Arc::new(compiled);
-        if code == Code::Compiled {
-            self.store_module(engine, &digest, &given, &compiled)?;
-        }
         self.share_code(&digest, &compiled);
-        Ok((compiled, code))
+        Ok((compiled, code, Some(given)))
+    }
+
+    /// Keeps a module before a record names it. To be called in the same change as what writes or
+    /// tries the record, so that no other change finds the module without one, and removes it.
+    pub(crate) fn keep(&self, ready: &Ready) -> Result<(), PluginError> {
+        let Some(given) = &ready.given else { return Ok(()) };
+        let compiled = ready.generation.compiled();
+        match &mut *self.store() {
+            Some(store) => store.keep(&self.machinery()?.engine, given, compiled),
+            None => Ok(()),
+        }
     }
 
     /// Puts a new generation in force; the one before becomes history.
@@ -293,6 +304,7 @@ impl Inner {
         ready: Ready,
         page: Page,
     ) -> Result<Deployed, PluginError> {
+        self.keep(&ready)?;
         let kept = self.save(&[(plugin.name(), Some(&page))])?;
         self.insert(plugin);
         plugin.end_trial(REPLACED);
@@ -316,6 +328,7 @@ impl Inner {
         share: u32,
         duration: Duration,
     ) -> Result<Deployed, PluginError> {
+        self.keep(&ready)?;
         let baseline = plugin.active().map(|active| active.stats()).unwrap_or_default();
         let deployed = self.deployed(plugin.name(), &ready, "canary", false);
         let trial = Trial { record: ready.record, began: Instant::now(), duration, baseline };
@@ -333,13 +346,13 @@ impl Inner {
         let record = plugin.book.lock().page.active.clone();
         match (plugin.active().zip(record), tried) {
             (Some((generation, record)), _) => {
-                let ready = Ready { generation, record, compile, start };
+                let ready = Ready { generation, record, given: None, compile, start };
                 Ok(self.deployed(plugin.name(), &ready, "active", self.has_store()))
             }
             // The trial was of the plugin's first generation: nothing is left of it.
             (None, Some((generation, record))) => {
                 self.forget(plugin.name());
-                let ready = Ready { generation, record, compile, start };
+                let ready = Ready { generation, record, given: None, compile, start };
                 Ok(self.deployed(plugin.name(), &ready, "removed", false))
             }
             (None, None) => Err(PluginError::NothingBefore { name: plugin.name().to_owned() }),

@@ -338,19 +338,6 @@ impl Inner {
         self.store.lock().as_mut()?.code(engine, digest, given)
     }
 
-    pub(crate) fn store_module(
-        &self,
-        engine: &Engine,
-        digest: &str,
-        given: &[u8],
-        compiled: &Compiled,
-    ) -> Result<(), PluginError> {
-        match &mut *self.store.lock() {
-            Some(store) => store.keep(engine, digest, given, compiled),
-            None => Ok(()),
-        }
-    }
-
     /// Writes what is to be remembered, with these pages in place of those that there are; tells
     /// whether there is a store to write it to.
     pub(crate) fn save(&self, changes: &[(&str, Option<&Page>)]) -> Result<bool, PluginError> {

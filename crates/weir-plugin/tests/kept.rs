@@ -96,6 +96,38 @@ fn only_what_is_referred_to_is_kept() {
     assert!(files(&store.join("code")).is_empty());
 }
 
+/// Code in memory outlives the file of its module, while a request is on it.
+#[test]
+fn a_module_whose_code_is_still_in_memory_is_kept_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let host = Host::at(&store).unwrap();
+    host.deploy("a", &idle(1)).unwrap();
+    let open = host.open("a").unwrap();
+    host.plugins.remove("a").unwrap();
+    let again = host.deploy("b", &idle(1)).unwrap();
+    assert_eq!((again.code, again.kept), (Code::Shared, true));
+    drop(open);
+    let host = restart(host, &store);
+    assert_eq!(host.plugins.show("b").unwrap().code, Code::Loaded);
+
+    // The same, of one that fell out of the history.
+    host.deploy("c", &idle(100)).unwrap();
+    let open = host.open("c").unwrap();
+    (101..=106).for_each(|mark| drop(host.deploy("c", &idle(mark)).unwrap()));
+    assert_eq!(host.deploy("c", &idle(100)).unwrap().code, Code::Shared);
+    host.deploy("d", &idle(1)).unwrap();
+    host.plugins.remove("b").unwrap();
+    drop(open);
+    let host = restart(host, &store);
+    assert!(host.pass("c").failure.is_none() && host.pass("d").failure.is_none());
+    // What is on disk and damaged is written anew by whoever deploys it.
+    let file = store.join("modules").join(format!("{}.wasm", again.digest));
+    fs::write(&file, "x").unwrap();
+    host.deploy("e", &idle(1)).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), idle(1).as_bytes());
+}
+
 #[test]
 fn damaged_code_is_compiled_again() {
     let directory = tempfile::tempdir().unwrap();

@@ -165,21 +165,27 @@ impl Store {
         loaded.map_err(|cause| unusable(&cause)).ok()
     }
 
-    /// Keeps a module and its code.
+    /// Keeps a module and its code, unless both are there and as they should be. What the next
+    /// [`Store::write`] does not name is removed again then.
     ///
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn keep(
         &mut self,
         engine: &Engine,
-        digest: &str,
         given: &[u8],
         compiled: &Compiled,
     ) -> Result<(), PluginError> {
+        let digest = compiled.digest().to_string();
         let compatibility = engine.compatibility();
         self.compatibility = Some(compatibility);
-        self.modules.write(&module_name(digest), given)?;
-        let name = code_name(digest, compatibility);
+        if self.module(&digest).is_err() {
+            self.modules.write(&module_name(&digest), given)?;
+        }
+        let name = code_name(&digest, compatibility);
+        if self.has_code(&name) {
+            return Ok(());
+        }
         let code = match compiled.code() {
             Ok(code) if code.len() as u64 <= CODE_BYTES_MAX => code,
             // Then it is compiled again after a restart.
@@ -188,6 +194,12 @@ impl Store {
         self.code.write(&name, &code)?;
         self.code_digests.insert(name, Digest::of(&code).to_string());
         Ok(())
+    }
+
+    fn has_code(&self, name: &str) -> bool {
+        let Some(expected) = self.code_digests.get(name) else { return false };
+        let found = self.code.read(name, CODE_BYTES_MAX).ok().flatten();
+        found.is_some_and(|code| Digest::of(&code).to_string() == *expected)
     }
 
     /// Writes down what is in force, and removes what nothing refers to any more: neither that, nor
