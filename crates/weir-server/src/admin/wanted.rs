@@ -12,8 +12,8 @@ use weir_plugin::{Attachment, CanaryPlan, Deployment};
 use super::quantity;
 
 /// Everything that can be said of a deployment, for errors.
-const NAMES: &str = "module, config, vm-config, root-id, route, at, canary, for, cpu, memory, tables, long, \
-                     log, on-failure, allow-upstream, allow-shared, allow-cache, \
+const NAMES: &str = "module, config, vm-config, root-id, route, at, canary, for, cpu, memory, \
+                     tables, long, log, on-failure, allow-upstream, allow-shared, allow-cache, \
                      allow-request-body, allow-response-body, policy";
 
 /// Collects parameters.
@@ -135,8 +135,8 @@ impl Wanted {
     }
 }
 
-/// A whole policy, of which nothing is left out of account. The store is read with more patience: it
-/// may be that of another version.
+/// A whole policy, of which nothing is left out of account. The store is read with more patience:
+/// it may be that of another version.
 fn policy(text: &str) -> Result<PluginPolicy, String> {
     let given: Value = serde_json::from_str(text).map_err(|cause| cause.to_string())?;
     // The default's values are plain data.
@@ -146,7 +146,12 @@ fn policy(text: &str) -> Result<PluginPolicy, String> {
 }
 
 fn check_keys(given: &Value, known: &Value, what: &str) -> Result<(), String> {
-    let (Value::Object(given), Value::Object(known)) = (given, known) else { return Ok(()) };
+    let (given, known) = match (given, known) {
+        (Value::Object(given), Value::Object(known)) => (given, known),
+        // serde would take its values in order.
+        (Value::Array(_), Value::Object(_)) => return Err(format!("{what} is no list")),
+        _ => return Ok(()),
+    };
     for (key, value) in given {
         let Some(known) = known.get(key) else {
             let names: Vec<&str> = known.keys().map(String::as_str).collect();
@@ -227,7 +232,8 @@ mod tests {
         let nothing = parse("").unwrap();
         assert_eq!((nothing.config, nothing.routes.len(), nothing.canary), (None, 0, None));
         let whole = parse(
-            "policy={\"on_failure\":\"fail\",\"allow\":{\"upstreams\":\"all\",\"environment\":[[\"A\",\"b\"]]}}",
+            "policy={\"on_failure\":\"fail\",\
+             \"allow\":{\"upstreams\":\"all\",\"environment\":[[\"A\",\"b\"]]}}",
         );
         let whole = whole.unwrap().policy.unwrap();
         assert_eq!((whole.on_failure, whole.allow.environment.len()), (OnFailure::Fail, 1));
@@ -266,7 +272,8 @@ mod tests {
             "policy={\"allow\":{\"upstreams\":{\"some\":[]}}}",
             "has no \"some\"; there are these",
         );
-        check("policy=[]", "policy: ");
+        check("policy=[]", "policy: a policy is no list");
+        check("policy={\"quarantine\":[1]}", "\"quarantine\" of a policy is no list");
         check("tables=-1", "expected a whole number, not \"-1\"");
         check("route=", "expected [SITE]/PATTERN");
         let empty = Wanted::default().deployment("gray", Some(Bytes::new())).unwrap_err();
