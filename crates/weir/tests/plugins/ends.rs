@@ -110,10 +110,12 @@ fn a_failure_in_a_later_hook_is_answered_with_500() {
         ));
         let (site, _origin) = front(&module, "on-failure \"fail\"");
         if hook == "hit" {
-            site.get("/c/a", &[]);
+            assert_eq!(site.get("/c/a", &[]).status, 200);
         }
         let got = site.get("/c/a", &[]);
         assert_eq!((got.status, text(&got)), (500, "500 Internal Server Error: a plugin failed\n"));
+        let seen = site.weir.log().matches("a response was seen").count();
+        assert_eq!(seen, usize::from(hook == "hit"), "{hook}: {}", site.weir.log());
     }
 }
 
