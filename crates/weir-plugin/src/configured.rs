@@ -130,16 +130,23 @@ impl Prepared {
     }
 
     /// Puts everything in force. Plugins of a block that changed replace what was deployed over it.
+    /// A disk that does not take it keeps no server from starting: what is in force comes from the
+    /// configuration, or from the store as it is.
     ///
     /// # Errors
-    /// [`PluginError::Store`] if it cannot be written down; then nothing changes.
+    /// [`PluginError::Machine`].
     pub fn commit(self) -> Result<(), PluginError> {
         let inner = Arc::clone(&self.inner);
         inner.deployer().run(&inner, move |inner| self.commit_here(inner))
     }
 
     fn commit_here(self, inner: &Arc<Inner>) -> Result<(), PluginError> {
-        self.changes.iter().try_for_each(|change| inner.keep(&change.ready))?;
+        for change in &self.changes {
+            if let Err(cause) = inner.keep(&change.ready) {
+                let plugin = change.plugin.name();
+                tracing::error!(plugin, %cause, "the module is not kept for a rollback");
+            }
+        }
         let pages: Vec<Page> = self.changes.iter().map(|change| change.page(inner)).collect();
         let changes = self.changes.iter().zip(&pages);
         let mut written: Vec<(&str, Option<&Page>)> =
@@ -147,12 +154,8 @@ impl Prepared {
         written.extend(self.gone.iter().map(|name| (name.as_str(), None)));
         // What was in force before a restart is by now among the changes, or dropped.
         let pending = inner.store().as_mut().map(|store| store.set_pending(BTreeMap::new()));
-        let pending = pending.unwrap_or_default();
-        if !(written.is_empty() && pending.is_empty())
-            && let Err(cause) = inner.save(&written)
-        {
-            inner.store().as_mut().map(|store| store.set_pending(pending));
-            return Err(cause);
+        if !written.is_empty() || pending.is_some_and(|pending| !pending.is_empty()) {
+            inner.save_or_owe(&written);
         }
         for name in &self.gone {
             inner.forget(name);

@@ -98,6 +98,9 @@ pub struct Deployed {
     pub compile_ms: f64,
     /// Milliseconds until an instance was started at every place.
     pub start_ms: f64,
+    /// What is not as it should be all the same: the store could not be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// A generation that is ready to be put in force, and what is to be remembered of it.
@@ -178,11 +181,16 @@ impl Inner {
         page.history.pop();
         // The one that is left is not kept: another rollback goes further back, not forth again.
         page.active = Some(ready.record.clone());
-        self.put_page(&plugin, ready, page)
+        // What is bad must go, whatever the disk says.
+        if let Err(cause) = self.keep(&ready) {
+            tracing::warn!(plugin = name, %cause, "the code has to be compiled again after a restart");
+        }
+        let warning = self.save_or_owe(&[(name, Some(&page))]);
+        Ok(Deployed { warning, ..self.put_page(&plugin, ready, page) })
     }
 
     /// Runs on the thread that deploys.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), PluginError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<Option<String>, PluginError> {
         let plugin = self.existing(name)?;
         let is_configured = plugin.book.lock().page.configured.is_some();
         let place = match is_configured {
@@ -192,10 +200,10 @@ impl Inner {
         if let Some(place) = place {
             return Err(PluginError::Configured { name: name.to_owned(), place });
         }
-        self.save(&[(name, None)])?;
+        let warning = self.save_or_owe(&[(name, None)]);
         self.forget(name);
         tracing::info!(plugin = name, "plugin removed");
-        Ok(())
+        Ok(warning)
     }
 
     /// Compiles and provisions. `number` is its generation's, if it has had one already.
@@ -295,22 +303,17 @@ impl Inner {
     /// Puts a new generation in force; the one before becomes history.
     pub(crate) fn put(&self, plugin: &Arc<Plugin>, ready: Ready) -> Result<Deployed, PluginError> {
         let page = self.page_after(plugin, &ready.record);
-        self.put_page(plugin, ready, page)
+        self.keep(&ready)?;
+        self.save(&[(plugin.name(), Some(&page))])?;
+        Ok(self.put_page(plugin, ready, page))
     }
 
-    fn put_page(
-        &self,
-        plugin: &Arc<Plugin>,
-        ready: Ready,
-        page: Page,
-    ) -> Result<Deployed, PluginError> {
-        self.keep(&ready)?;
-        let kept = self.save(&[(plugin.name(), Some(&page))])?;
+    fn put_page(&self, plugin: &Arc<Plugin>, ready: Ready, page: Page) -> Deployed {
         self.insert(plugin);
         plugin.end_trial(REPLACED);
-        let deployed = self.deployed(plugin.name(), &ready, "active", kept);
+        let deployed = self.deployed(plugin.name(), &ready, "active", self.is_kept());
         plugin.put(ready.generation, page);
-        Ok(deployed)
+        deployed
     }
 
     /// What is to be remembered once a record is in force.
@@ -347,7 +350,7 @@ impl Inner {
         match (plugin.active().zip(record), tried) {
             (Some((generation, record)), _) => {
                 let ready = Ready { generation, record, given: None, compile, start };
-                Ok(self.deployed(plugin.name(), &ready, "active", self.has_store()))
+                Ok(self.deployed(plugin.name(), &ready, "active", self.is_kept()))
             }
             // The trial was of the plugin's first generation: nothing is left of it.
             (None, Some((generation, record))) => {
@@ -379,6 +382,7 @@ impl Inner {
             code: record.code,
             compile_ms: ready.compile.as_secs_f64() * 1e3,
             start_ms: ready.start.as_secs_f64() * 1e3,
+            warning: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The thread that deploys: one change at a time, at low priority, so that a compiler at work does
-//! not take the processor from requests. It also looks after canaries, once a second.
+//! not take the processor from requests. It also looks after canaries, and writes
+//! what a disk did not take, once a second.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -70,9 +71,9 @@ impl Deployer {
 
 fn serve(inner: &Weak<Inner>, work: &Receiver<Job>) {
     yield_to_others();
-    let mut has_canaries = false;
+    let mut has_more_to_do = false;
     loop {
-        let job = match has_canaries {
+        let job = match has_more_to_do {
             true => work.recv_timeout(CANARY_PERIOD),
             false => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
@@ -83,7 +84,10 @@ fn serve(inner: &Weak<Inner>, work: &Receiver<Job>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(inner) = inner.upgrade() else { return };
-        let looked = catch_unwind(AssertUnwindSafe(|| inner.look_after_canaries()));
-        has_canaries = looked.unwrap_or(false);
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            let has_canaries = inner.look_after_canaries();
+            inner.catch_up() || has_canaries
+        }));
+        has_more_to_do = looked.unwrap_or(false);
     }
 }

@@ -146,15 +146,16 @@ impl Plugins {
         Ok(deployed)
     }
 
-    /// Removes a plugin, with all that is remembered of it. Requests on it finish.
+    /// Removes a plugin, with all that is remembered of it. Requests on it finish. What is returned
+    /// is a warning: that the store could not be written, so that a restart would bring it back.
     ///
     /// # Errors
     /// [`PluginError::Unknown`]; [`PluginError::Configured`] if the configuration names it.
-    pub fn remove(&self, name: &str) -> Result<(), PluginError> {
+    pub fn remove(&self, name: &str) -> Result<Option<String>, PluginError> {
         let name = name.to_owned();
-        self.0.deployer.run(&self.0, move |inner| inner.remove(&name))?;
+        let warning = self.0.deployer.run(&self.0, move |inner| inner.remove(&name))?;
         self.0.tell();
-        Ok(())
+        Ok(warning)
     }
 
     /// Every plugin, by name.
@@ -338,11 +339,40 @@ impl Inner {
         self.store.lock().as_mut()?.code(engine, digest, given)
     }
 
-    /// Writes what is to be remembered, with these pages in place of those that there are; tells
-    /// whether there is a store to write it to.
-    pub(crate) fn save(&self, changes: &[(&str, Option<&Page>)]) -> Result<bool, PluginError> {
+    /// Whether what is in force will be there after a restart.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.store.lock().as_ref().is_some_and(|store| !store.is_behind())
+    }
+
+    /// Writes what is to be remembered, as [`Inner::save`], for a change that takes place whether
+    /// that can be written or not. Then it is written with the next change, or when the disk takes
+    /// it, whatever is first; what is returned says so to whoever asked.
+    pub(crate) fn save_or_owe(&self, changes: &[(&str, Option<&Page>)]) -> Option<String> {
+        let cause = self.save(changes).err()?;
+        if let Some(store) = &mut *self.store.lock() {
+            store.fall_behind();
+        }
+        tracing::error!(%cause, "a change of the plugins is not written down yet");
+        Some(format!(
+            "not written down yet: {cause}; it is done, and a restart before the disk takes it \
+             would undo it"
+        ))
+    }
+
+    /// Writes what was not written when it changed; tells whether that is still to be done.
+    pub(crate) fn catch_up(&self) -> bool {
+        let is_behind = || self.store.lock().as_ref().is_some_and(Store::is_behind);
+        if is_behind() && self.save(&[]).is_ok() {
+            tracing::info!("the changes of the plugins are written down");
+        }
+        is_behind()
+    }
+
+    /// Writes what is to be remembered, with these pages in place of those that there are, if there
+    /// is a store to write it to.
+    pub(crate) fn save(&self, changes: &[(&str, Option<&Page>)]) -> Result<(), PluginError> {
         let mut store = self.store.lock();
-        let Some(store) = &mut *store else { return Ok(false) };
+        let Some(store) = &mut *store else { return Ok(()) };
         let mut pages = store.pending().clone();
         let mut on_trial = Vec::new();
         for plugin in self.plugins() {
@@ -361,7 +391,6 @@ impl Inner {
         }
         pages.retain(|_, page| page.active.is_some());
         let last_generation = self.last_generation.load(Relaxed);
-        store.write(Manifest { last_generation, plugins: pages }, &on_trial)?;
-        Ok(true)
+        store.write(Manifest { last_generation, plugins: pages }, &on_trial)
     }
 }

@@ -59,10 +59,8 @@ impl Inner {
         let Some(record) = record else { return };
         let page = self.page_after(plugin, &record);
         let generation = record.generation;
-        if let Err(cause) = self.save(&[(plugin.name(), Some(&page))]) {
-            // It did well, so it serves; what a restart would find is the one before.
-            tracing::error!(plugin = plugin.name(), %cause, "a promoted plugin is not kept");
-        }
+        // It did well, so it serves; until this is written, a restart would find the one before.
+        self.save_or_owe(&[(plugin.name(), Some(&page))]);
         plugin.promote(page, format!("generation {generation} was promoted"));
         tracing::info!(plugin = plugin.name(), generation, "canary promoted");
     }

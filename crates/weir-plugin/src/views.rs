@@ -195,7 +195,7 @@ impl Inner {
             missing_routes: shown.map(|r| routes.missing(plugin.name(), r)).unwrap_or_default(),
             configured: book.page.configured.is_some(),
             deployed: shown.is_some_and(|record| record.from == From::Deployment),
-            kept: record.is_some() && self.has_store(),
+            kept: record.is_some() && self.is_kept(),
             deployed_unix_ms: record.map(|record| record.deployed_unix_ms),
             counted: Counted::of(&stats),
             rests: active.as_ref().map_or(0, |active| active.rests()),

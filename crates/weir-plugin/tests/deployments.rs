@@ -67,7 +67,7 @@ fn what_is_wrong_is_said_and_changes_nothing() {
     assert_eq!(on("/c/*"), "no route is \"/c/*\"; the routes are a.example/*, a.example/b/*");
     assert!(on("b.example/b/*").starts_with("no route is \"b.example/b/*\""));
     assert!(host.pass("gray").failure.is_none());
-    for error in [host.plugins.rollback("moon").map(drop), host.plugins.remove("moon")] {
+    for error in [host.plugins.rollback("moon").map(drop), host.plugins.remove("moon").map(drop)] {
         let error = error.unwrap_err().to_string();
         assert_eq!(error, "no plugin is called \"moon\"; there are gray");
     }

@@ -223,6 +223,43 @@ fn what_cannot_be_trusted_is_refused() {
 }
 
 #[test]
+fn a_full_disk_keeps_no_plugin_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let host = Host::at(&store).unwrap();
+    host.deploy("bad", &idle(1)).unwrap();
+    host.deploy("worse", &idle(2)).unwrap();
+    host.deploy("worse", &idle(3)).unwrap();
+    let manifest = || fs::read_to_string(store.join("deployments.json")).unwrap();
+    let before = manifest();
+    // What stands where the manifest's new version would be written.
+    let obstacle = store.join(".new-deployments.json");
+    fs::create_dir(&obstacle).unwrap();
+    let warning = host.plugins.remove("bad").unwrap().unwrap();
+    assert!(warning.contains("not written down yet") && warning.contains(".json"), "{warning}");
+    assert!(host.plugins.plugin("bad").is_none());
+    let back = host.plugins.rollback("worse").unwrap();
+    assert!(back.warning.unwrap().contains("a restart") && !back.kept);
+    assert_eq!(host.active("worse").number(), back.generation);
+    assert!(!host.plugins.show("worse").unwrap().summary.kept);
+    assert!(host.deploy("new", &idle(4)).is_err(), "only what takes something out");
+    assert_eq!(manifest(), before);
+    assert!(files(&store.join("modules")).len() >= 3, "what it names is there");
+    // It is written as soon as the disk takes it.
+    fs::remove_dir(&obstacle).unwrap();
+    assert!(wait_for(|| manifest() != before));
+    assert!(wait_for(|| host.plugins.show("worse").unwrap().summary.kept));
+    let host = restart(host, &store);
+    assert_eq!(host.active("worse").number(), back.generation);
+    assert!(host.plugins.plugin("bad").is_none());
+    // A server starts over a disk that is full.
+    drop(host);
+    fs::create_dir(&obstacle).unwrap();
+    let host = start(&store);
+    assert!(host.pass("worse").failure.is_none());
+}
+
+#[test]
 fn a_disk_that_does_not_take_it_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
@@ -233,7 +270,6 @@ fn a_disk_that_does_not_take_it_changes_nothing() {
     let error = host.deploy("gray", &idle(2)).unwrap_err().to_string();
     assert!(error.contains("deployments.json"), "{error}");
     assert_eq!(host.active("gray").number(), 1);
-    assert!(host.plugins.remove("gray").is_err() && host.plugins.plugin("gray").is_some());
     fs::remove_dir(store.join(".new-deployments.json")).unwrap();
     host.deploy("gray", &idle(2)).unwrap();
     let host = restart(host, &store);

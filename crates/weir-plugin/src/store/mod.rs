@@ -62,6 +62,8 @@ pub(crate) struct Store {
     pending: BTreeMap<String, Page>,
     /// That of the engine, once there is one.
     compatibility: Option<u64>,
+    /// The manifest is not what is in force: it could not be written.
+    is_behind: bool,
     /// Locks the store until it is closed.
     _lock: OwnedFd,
 }
@@ -92,6 +94,7 @@ impl Store {
             code_digests: file.code,
             pending: file.plugins,
             compatibility: None,
+            is_behind: false,
             _lock: lock,
         })
     }
@@ -99,6 +102,16 @@ impl Store {
     /// The last generation before the restart.
     pub(crate) fn last_generation(&self) -> u64 {
         self.last_generation
+    }
+
+    /// Whether the manifest is not what is in force.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Something changed and could not be written.
+    pub(crate) fn fall_behind(&mut self) {
+        self.is_behind = true;
     }
 
     /// What was in force before the restart and is not yet again.
@@ -226,6 +239,7 @@ impl Store {
         let text = serde_json::to_vec_pretty(&file).unwrap_or_default();
         self.root.write(MANIFEST, &text)?;
         self.last_generation = file.last_generation;
+        self.is_behind = false;
         self.remove_garbage(&needed);
         Ok(())
     }

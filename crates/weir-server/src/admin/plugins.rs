@@ -66,6 +66,8 @@ struct All {
 #[derive(Serialize)]
 struct Removed<'a> {
     removed: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
 }
 
 /// Answers a request for one of these.
@@ -88,7 +90,8 @@ pub(super) async fn handle(server: &Server, request: Request<Incoming>) -> Reply
         }
         (&Method::DELETE, Resource::One(name)) => {
             let gone = name.to_owned();
-            reply(change(move || plugins.remove(&gone)).await.map(|()| Removed { removed: name }))
+            let removed = change(move || plugins.remove(&gone)).await;
+            reply(removed.map(|warning| Removed { removed: name, warning }))
         }
         (_, Resource::Nothing) => error(
             StatusCode::NOT_FOUND,

@@ -85,7 +85,7 @@ fn remove(named: &Named) -> Result<(), Failure> {
         return print(&answer);
     }
     let answer: Value = admin_client::parse(&answer)?;
-    print(&format!("removed {}\n", text(&answer["removed"])))
+    print(&format!("removed {}\n{}", text(&answer["removed"]), warning(&answer)))
 }
 
 fn new(wanted: &New) -> Result<(), Failure> {
@@ -128,10 +128,16 @@ fn told(answer: &str, admin: &Admin) -> Result<(), Failure> {
         millis(&answer["compile_ms"]),
         millis(&answer["start_ms"])
     );
-    if answer["state"] == "active" && answer["kept"] == false {
+    told.push_str(&warning(&answer));
+    if answer["state"] == "active" && answer["kept"] == false && answer["warning"].is_null() {
         told.push_str("It ends with the server: no `plugins { store … }` is configured.\n");
     }
     print(&told)
+}
+
+/// A line of its own, if there is one.
+fn warning(answer: &Value) -> String {
+    answer["warning"].as_str().map(|warning| format!("WARNING: {warning}\n")).unwrap_or_default()
 }
 
 fn list(admin: &Admin) -> Result<(), Failure> {
