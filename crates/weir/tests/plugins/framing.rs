@@ -222,6 +222,31 @@ fn what_is_stored_without_content_has_none() {
 }
 
 #[test]
+fn what_is_injected_without_content_has_none() {
+    let module = own(r#"
+        (func (export "weir_on_request") (param i32) (result i64)
+          (if (call $target (local.get 0) @{/do}) (then
+            (drop (call $cache_inject @{http://site.example/c/new}
+              @list{STATUS 204;BODY injected} (i64.const 60000)))
+            (return @edits{ANSWER 200})))
+          (i64.const 0))"#);
+    let origin = Origin::start(|_| answer("404 Not Found", "", b""));
+    let site = setup().plugin("p", &module, "allow { cache; }").run(&format!(
+        r#"route "/do" {{ respond ""; use "p"; }}
+        route "/c/*" {{ proxy "{}"; }}"#,
+        origin.url()
+    ));
+    assert_eq!(site.get("/do", &[]).status, 200);
+    let mut client = site.connect();
+    for _ in 0..2 {
+        let got = client.ask("GET", "/c/new", &[]).unwrap();
+        assert_eq!((got.status, got.header("content-length"), text(&got)), (204, None, ""));
+    }
+    assert!(origin.take().is_empty() && client.pending() == 0);
+    assert_eq!(over_http2(&site, "GET", "/c/new", "").unwrap().status, 204);
+}
+
+#[test]
 fn a_response_that_had_no_content_has_none_afterwards() {
     let origin = Origin::start(|request| match request.line().contains("/none") {
         true => vec![Step::Send(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())],
