@@ -59,7 +59,7 @@ impl Prepared {
         for (name, page) in stored {
             // What had a block and has none any more is gone.
             if !is_configured(name) && page.configured.is_none() {
-                self.restore(name, page)?;
+                self.restore(name, page, None)?;
             }
         }
         for plugin in self.inner.plugins() {
@@ -90,17 +90,6 @@ impl Prepared {
     ) -> Result<(), PluginError> {
         let module = read(block)?;
         let fingerprint = fingerprint(block, &module);
-        let existing = self.inner.plugin(&block.name);
-        let known = existing.as_ref().map(|plugin| plugin.book.lock().page.clone());
-        let page = known.as_ref().or(stored);
-        if page.is_some_and(|page| page.configured.as_ref() == Some(&fingerprint)) {
-            // What was deployed over an unchanged block stays.
-            return match stored {
-                Some(page) if existing.is_none() => self.restore(&block.name, page),
-                _ => Ok(()),
-            };
-        }
-        let plugin = existing.unwrap_or_else(|| Plugin::new(&block.name));
         let recipe = Recipe {
             module: Module::Given(module),
             config: block.config.clone(),
@@ -110,17 +99,48 @@ impl Prepared {
             routes: None,
             from: From::Configuration,
         };
+        let existing = self.inner.plugin(&block.name);
+        let known = existing.as_ref().map(|plugin| plugin.book.lock().page.clone());
+        let page = known.as_ref().or(stored);
+        if page.is_some_and(|page| page.configured.as_ref() == Some(&fingerprint)) {
+            // What was deployed over an unchanged block stays.
+            return match stored {
+                Some(page) if existing.is_none() => self.restore(&block.name, page, Some(recipe)),
+                _ => Ok(()),
+            };
+        }
+        let plugin = existing.unwrap_or_else(|| Plugin::new(&block.name));
         let ready = self.inner.make(&plugin, recipe, None)?;
         let (configured, stored) = (Some(fingerprint), stored.cloned());
         self.changes.push(Change { plugin, ready, configured, stored });
         Ok(())
     }
 
-    /// Brings back what was in force before a restart, as the generation that it was.
-    fn restore(&mut self, name: &str, page: &Page) -> Result<(), PluginError> {
+    /// Brings back what was in force before a restart, as the generation that it was. If that cannot
+    /// be, the block makes it anew that made it then; another one is broken, and nothing else is:
+    /// the server starts.
+    fn restore(
+        &mut self,
+        name: &str,
+        page: &Page,
+        block: Option<Recipe>,
+    ) -> Result<(), PluginError> {
         let Some(record) = &page.active else { return Ok(()) };
         let plugin = Plugin::new(name);
-        let mut ready = self.inner.make(&plugin, Recipe::again(record), Some(record.generation))?;
+        let again = self.inner.make(&plugin, Recipe::again(record), Some(record.generation));
+        let mut ready = match (again, block) {
+            (Ok(ready), _) => ready,
+            (Err(cause), _) if !is_of_the_plugin(&cause) => return Err(cause),
+            (Err(cause), Some(block)) if record.from == From::Configuration => {
+                tracing::warn!(plugin = name, %cause, "made anew from its block");
+                self.inner.make(&plugin, block, Some(record.generation))?
+            }
+            (Err(cause), _) => {
+                let generation = record.generation;
+                tracing::error!(plugin = name, generation, %cause, "plugin is broken");
+                self.inner.make_broken(&plugin, record, &cause)?
+            }
+        };
         ready.record.deployed_unix_ms = record.deployed_unix_ms;
         let mut stored = page.clone();
         stored.active = None;
@@ -167,8 +187,10 @@ impl Prepared {
             inner.insert(&plugin);
             plugin.end_trial("replaced by the configuration");
             plugin.put(ready.generation, page);
-            let plugin = plugin.name();
-            tracing::info!(plugin, generation, "plugin in force");
+            let name = plugin.name();
+            if plugin.active().is_some_and(|active| active.why_broken().is_none()) {
+                tracing::info!(plugin = name, generation, "plugin in force");
+            }
         }
         inner.know_routes(self.routes);
         inner.warn_of_missing_routes();
@@ -210,6 +232,14 @@ pub fn inspect(config: &Config) -> Result<(), PluginError> {
             KnownRoutes::of(config).check_uses(&names)
         }
     }
+}
+
+/// Whether only this plugin is wrong, rather than what all run on.
+fn is_of_the_plugin(cause: &PluginError) -> bool {
+    matches!(
+        cause,
+        PluginError::Module { .. } | PluginError::Start { .. } | PluginError::Store { .. }
+    )
 }
 
 fn read(block: &weir_config::Plugin) -> Result<Bytes, PluginError> {

@@ -24,6 +24,13 @@ use crate::tally;
 /// How a trial ends when another deployment comes.
 const REPLACED: &str = "replaced by another deployment";
 
+/// Has the hooks that every request, and every connection, meets first. It never runs.
+const STUB: &[u8] = br#"(module (memory (export "memory") 0)
+    (func (export "weir_abi_1"))
+    (func (export "weir_buffer") (param i32 i32) (result i32) unreachable)
+    (func (export "weir_on_connection") (param i32) (result i64) unreachable)
+    (func (export "weir_on_request") (param i32) (result i64) unreachable))"#;
+
 /// A plugin to deploy. What is left out is taken from its deployment in force.
 #[derive(Clone, Debug)]
 pub struct Deployment {
@@ -174,11 +181,18 @@ impl Inner {
         if on_trial {
             return self.give_up_trial(&plugin, "rolled back by hand");
         }
-        let before = page.history.last();
-        let before = before.ok_or_else(|| PluginError::NothingBefore { name: name.to_owned() })?;
-        let ready = self.make(&plugin, Recipe::again(before), None)?;
         let mut page = page;
-        page.history.pop();
+        let ready = loop {
+            let before = page.history.pop();
+            let before = before.ok_or_else(|| PluginError::NothingBefore { name: name.into() })?;
+            match self.make(&plugin, Recipe::again(&before), None) {
+                // Its module is gone or damaged: the one before that, perhaps.
+                Err(cause @ PluginError::Store { .. }) if !page.history.is_empty() => {
+                    tracing::warn!(plugin = name, %cause, "cannot be gone back to");
+                }
+                made => break made?,
+            }
+        };
         // The one that is left is not kept: another rollback goes further back, not forth again.
         page.active = Some(ready.record.clone());
         // What is bad must go, whatever the disk says.
@@ -219,25 +233,14 @@ impl Inner {
         let (compiled, code, given) = self.compiled(name, &machinery.engine, &recipe.module)?;
         let compile = began.elapsed();
         let generation = number.unwrap_or_else(|| self.next_generation());
-        let environment = Environment {
-            name: name.to_owned(),
-            generation,
-            log: LogBudget::new(recipe.policy.log_per_s),
-            policy: recipe.policy.clone(),
-            config: Bytes::from(recipe.config.clone()),
-            vm_config: Bytes::from(recipe.vm_config.clone()),
-            root_id: recipe.root_id.clone().unwrap_or_else(|| name.to_owned()),
-            services: Arc::clone(self.services()),
-            commons: Arc::clone(self.commons()),
-            metrics: Arc::clone(plugin.metrics()),
-        };
+        let environment = self.environment(plugin, &recipe, generation);
         let began = Instant::now();
         let made = Generation::provision(
             &machinery.engine,
             &machinery.threads,
             &machinery.keeper,
             Arc::clone(&compiled),
-            Arc::new(environment),
+            environment,
             machinery.mark,
         )
         .map_err(|source| PluginError::Start { name: name.to_owned(), source })?;
@@ -257,6 +260,45 @@ impl Inner {
             compiled: None,
         };
         Ok(Ready { generation: made, record, given, compile, start: began.elapsed() })
+    }
+
+    /// Stands in for a deployment that cannot be had again, and remembers it all the same.
+    pub(crate) fn make_broken(
+        &self,
+        plugin: &Plugin,
+        record: &Record,
+        why: &PluginError,
+    ) -> Result<Ready, PluginError> {
+        let machinery = self.machinery()?;
+        let wrong = |source| PluginError::Module { name: plugin.name().to_owned(), source };
+        let stub = Compiled::new(&machinery.engine, STUB).map_err(wrong)?;
+        let environment = self.environment(plugin, &Recipe::again(record), record.generation);
+        let generation = Generation::broken(
+            &machinery.engine,
+            &machinery.threads,
+            &machinery.keeper,
+            Arc::new(stub),
+            environment,
+            why.to_string(),
+        );
+        let (compile, start) = (Duration::ZERO, Duration::ZERO);
+        Ok(Ready { generation, record: record.clone(), given: None, compile, start })
+    }
+
+    fn environment(&self, plugin: &Plugin, recipe: &Recipe, generation: u64) -> Arc<Environment> {
+        let name = plugin.name();
+        Arc::new(Environment {
+            name: name.to_owned(),
+            generation,
+            log: LogBudget::new(recipe.policy.log_per_s),
+            policy: recipe.policy.clone(),
+            config: Bytes::from(recipe.config.clone()),
+            vm_config: Bytes::from(recipe.vm_config.clone()),
+            root_id: recipe.root_id.clone().unwrap_or_else(|| name.to_owned()),
+            services: Arc::clone(self.services()),
+            commons: Arc::clone(self.commons()),
+            metrics: Arc::clone(plugin.metrics()),
+        })
     }
 
     fn compiled(

@@ -9,7 +9,8 @@
 //! | cleaned up | the last request let go: instances and their memory are gone | |
 //!
 //! An active generation rests while it is in quarantine: it has no instances, and its policy
-//! decides what becomes of requests meanwhile.
+//! decides what becomes of requests meanwhile. One that is broken, as it could not be brought back
+//! after a restart, never has any, and its requests are treated alike.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -53,6 +54,8 @@ pub struct Generation {
     next_long: AtomicUsize,
     next_serial: AtomicU64,
     is_resting: AtomicBool,
+    /// Why it never had an instance, and never will.
+    broken: Option<String>,
     rests_total: AtomicU64,
     quarantine: Mutex<Quarantine>,
     /// How often it is said that a request failed in it.
@@ -78,16 +81,45 @@ impl Generation {
         environment: Arc<Environment>,
         mark: usize,
     ) -> Result<Arc<Generation>, Failure> {
+        let generation = Generation::new(engine, threads, keeper, compiled, environment, None);
+        for place in 0..threads.len() {
+            generation.start_at(place, mark)?;
+        }
+        Ok(generation)
+    }
+
+    /// Stands in for one that cannot be had: its policy decides about every request. `compiled` only
+    /// says which hooks they would meet.
+    pub(crate) fn broken(
+        engine: &Engine,
+        threads: &Threads,
+        keeper: &Keeper,
+        compiled: Arc<Compiled>,
+        environment: Arc<Environment>,
+        why: String,
+    ) -> Arc<Generation> {
+        Generation::new(engine, threads, keeper, compiled, environment, Some(why))
+    }
+
+    fn new(
+        engine: &Engine,
+        threads: &Threads,
+        keeper: &Keeper,
+        compiled: Arc<Compiled>,
+        environment: Arc<Environment>,
+        broken: Option<String>,
+    ) -> Arc<Generation> {
         let began = Instant::now();
         let long = environment.policy.long;
-        let generation = Arc::new_cyclic(|weak: &Weak<Generation>| Generation {
+        Arc::new_cyclic(|weak: &Weak<Generation>| Generation {
             slots: (0..threads.len()).map(|place| new_slot(place, weak.clone(), long)).collect(),
             stats: (0..threads.len()).map(|_| PlaceStats::default()).collect(),
             costs: Default::default(),
             has_long_calls: AtomicBool::new(false),
             next_long: AtomicUsize::new(0),
             next_serial: AtomicU64::new(1),
-            is_resting: AtomicBool::new(false),
+            is_resting: AtomicBool::new(broken.is_some()),
+            broken,
             rests_total: AtomicU64::new(0),
             quarantine: Mutex::default(),
             lost_requests: LogBudget::new(1),
@@ -101,11 +133,7 @@ impl Generation {
             compiled,
             environment,
             began,
-        });
-        for place in 0..threads.len() {
-            generation.start_at(place, mark)?;
-        }
-        Ok(generation)
+        })
     }
 
     /// Starts an instance at a place.
@@ -171,9 +199,14 @@ impl Generation {
         self.deployed
     }
 
-    /// Whether it is in quarantine.
+    /// Whether it is in quarantine, or broken: it has no instances.
     pub fn is_resting(&self) -> bool {
         self.is_resting.load(Relaxed)
+    }
+
+    /// Why it has no instance, if it could not be brought back after a restart.
+    pub fn why_broken(&self) -> Option<&str> {
+        self.broken.as_deref()
     }
 
     /// Rests in a row.
@@ -262,6 +295,9 @@ impl Generation {
     }
 
     pub(crate) fn unavailable(&self) -> Failure {
+        if let Some(why) = &self.broken {
+            return Failure::new(FailureKind::Start, why.clone());
+        }
         let why = match self.is_resting() {
             true => "the plugin is in quarantine",
             false => "its instance is being replaced",

@@ -22,11 +22,13 @@ pub enum State {
     Canary,
     /// In quarantine.
     Resting,
+    /// It could not be brought back after a restart.
+    Broken,
 }
 
 impl State {
     /// Every state, for metrics.
-    pub const ALL: [State; 3] = [State::Active, State::Canary, State::Resting];
+    pub const ALL: [State; 4] = [State::Active, State::Canary, State::Resting, State::Broken];
 
     /// As metrics and the admin API write it.
     pub fn as_str(self) -> &'static str {
@@ -34,11 +36,13 @@ impl State {
             State::Active => "active",
             State::Canary => "canary",
             State::Resting => "resting",
+            State::Broken => "broken",
         }
     }
 
     pub(crate) fn of(active: Option<&Generation>, on_trial: bool) -> State {
         match (active.is_some_and(Generation::is_resting), on_trial) {
+            (true, _) if active.is_some_and(|a| a.why_broken().is_some()) => State::Broken,
             (true, _) => State::Resting,
             (false, true) => State::Canary,
             (false, false) => State::Active,
@@ -80,6 +84,9 @@ pub struct Summary {
     pub counted: Counted,
     /// Quarantines in a row.
     pub rests: u32,
+    /// Why it has no instance, if it could not be brought back after a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
     /// The generation on trial.
     pub canary: Option<CanaryView>,
 }
@@ -199,6 +206,7 @@ impl Inner {
             deployed_unix_ms: record.map(|record| record.deployed_unix_ms),
             counted: Counted::of(&stats),
             rests: active.as_ref().map_or(0, |active| active.rests()),
+            broken: active.as_ref().and_then(|active| active.why_broken()).map(str::to_owned),
             canary,
         }
     }

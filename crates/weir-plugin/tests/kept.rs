@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::{Host, idle, module, store_block, wait_for};
-use weir_plugin::{CanaryPlan, Code, Deployment};
+use weir_config::OnFailure;
+use weir_plugin::{CanaryPlan, Code, Deployment, FailureKind, State};
 
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
@@ -203,23 +204,72 @@ fn what_cannot_be_trusted_is_refused() {
     refused("it has version 2; this Weir reads 1");
     let digest = weir_plugin::Digest::of(idle(1).as_bytes()).to_string();
     fs::write(&manifest, good.replace(&digest, "../../etc/passwd")).unwrap();
-    refused("\"../../etc/passwd\" is no SHA-256 digest");
+    refused("\"../../etc/passwd\" is no SHA-256 digest; move the file away to start without");
+    fs::write(&manifest, good.replace("\"gray\"", "\"../../x\"")).unwrap();
+    refused("\"../../x\" is no name of a plugin; move the file away to start without");
     fs::write(&manifest, &good).unwrap();
-
-    let file = store.join("modules").join(format!("{digest}.wasm"));
-    fs::write(&file, idle(2)).unwrap();
-    refused(&format!("modules/{digest}.wasm: the module is damaged"));
-    fs::remove_file(&file).unwrap();
-    refused("the module is gone; deploy it again");
-    std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
-    refused(&format!("modules/{digest}.wasm"));
-    fs::remove_file(&file).unwrap();
-    fs::write(&file, idle(1)).unwrap();
     drop(start(&store));
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&store, Some(65_534), None).unwrap();
         refused("it belongs to the user with number 65534");
     }
+}
+
+#[test]
+fn what_cannot_be_brought_back_is_broken_and_nothing_else_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let host = Host::at(&store).unwrap();
+    host.deploy("good", &idle(1)).unwrap();
+    host.deploy("bad", &idle(2)).unwrap();
+    let mut wanted = Deployment::new("bad", idle(3));
+    wanted.config = Some("one".to_owned());
+    wanted.edits.on_failure = Some(OnFailure::Fail);
+    let digest = host.plugins.deploy(wanted).unwrap().digest;
+    drop(host);
+    let file = store.join("modules").join(format!("{digest}.wasm"));
+    let broken = |word: &str| {
+        let host = start(&store);
+        assert!(host.pass("good").failure.is_none());
+        let shown = host.plugins.show("bad").unwrap();
+        assert_eq!((shown.summary.state, shown.summary.generation), (State::Broken, Some(3)));
+        let why = shown.summary.broken.unwrap();
+        assert!(why.contains(word), "{why}");
+        let failure = host.open("bad").err().unwrap();
+        assert_eq!((failure.kind, host.active("bad").on_failure()), {
+            (FailureKind::Start, OnFailure::Fail)
+        });
+        assert!(!host.plugins.metered().iter().any(|m| m.state == State::Resting));
+        host
+    };
+    fs::write(&file, idle(9)).unwrap();
+    drop(broken(&format!("modules/{digest}.wasm: the module is damaged")));
+    fs::remove_file(&file).unwrap();
+    drop(broken("the module is gone"));
+    std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+    drop(broken(&format!("modules/{digest}.wasm")));
+    fs::remove_file(&file).unwrap();
+    // Each way out of it.
+    let host = broken("deploy it again");
+    host.deploy("bad", &idle(3)).unwrap();
+    let shown = host.plugins.show("bad").unwrap();
+    assert_eq!((shown.summary.state, &*shown.config), (State::Active, "one"));
+    assert!(host.pass("bad").failure.is_none());
+    let host = restart(host, &store);
+    assert_eq!(host.plugins.show("bad").unwrap().summary.state, State::Active);
+    drop(host);
+    fs::remove_file(&file).unwrap();
+    let host = start(&store);
+    assert_eq!(host.plugins.show("bad").unwrap().summary.state, State::Broken);
+    assert_eq!(host.plugins.show("bad").unwrap().history.len(), 2);
+    // What was broken before is in the history by now, and cannot be gone back to.
+    let back = host.plugins.rollback("bad").unwrap();
+    assert_eq!(back.digest, weir_plugin::Digest::of(idle(2).as_bytes()).to_string());
+    assert!(host.pass("bad").failure.is_none());
+    let shown = host.plugins.show("bad").unwrap();
+    assert_eq!((shown.summary.state, shown.history.len()), (State::Active, 0));
+    host.plugins.remove("bad").unwrap();
+    assert!(host.plugins.plugin("bad").is_none());
 }
 
 #[test]

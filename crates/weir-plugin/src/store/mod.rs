@@ -20,6 +20,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use weir_config::is_plugin_name;
 
 use self::directory::Directory;
 use crate::engine::Engine;
@@ -135,13 +136,12 @@ impl Store {
         let name = module_name(digest);
         let wrong = |cause: &str| self.modules.wrong(&name, cause);
         let module = self.modules.read(&name, MODULE_BYTES_MAX as u64)?;
-        let module = module.ok_or_else(|| wrong("the module is gone; deploy it again"))?;
+        let module = module.ok_or_else(|| wrong("the module is gone: deploy it again"))?;
         match Digest::of(&module).to_string() == digest {
             true => Ok(module.into()),
-            false => Err(wrong(
-                "the module is damaged: its SHA-256 is not its name; put it back, or remove the \
-                 store's deployments.json to start without what was deployed",
-            )),
+            false => {
+                Err(wrong("the module is damaged, its SHA-256 is not its name: deploy it again"))
+            }
         }
     }
 
@@ -255,10 +255,13 @@ impl Store {
 
 fn read_manifest(root: &Directory, text: &[u8]) -> Result<File, PluginError> {
     let file: File = serde_json::from_slice(text)
-        .map_err(|cause| root.wrong(MANIFEST, &format!("it cannot be read: {cause}")))?;
+        .map_err(|cause| foreign(root, &format!("it cannot be read: {cause}")))?;
     if file.version != VERSION {
         let cause = format!("it has version {}; this Weir reads {VERSION}", file.version);
-        return Err(root.wrong(MANIFEST, &cause));
+        return Err(foreign(root, &cause));
+    }
+    if let Some(name) = file.plugins.keys().find(|name| !is_plugin_name(name)) {
+        return Err(foreign(root, &format!("{name:?} is no name of a plugin")));
     }
     // Digests become names of files.
     let is_digest = |record: &Record| {
@@ -267,11 +270,16 @@ fn read_manifest(root: &Directory, text: &[u8]) -> Result<File, PluginError> {
     };
     for record in file.plugins.values().flat_map(Page::records) {
         if !is_digest(record) {
-            let cause = format!("{:?} is no SHA-256 digest", record.digest);
-            return Err(root.wrong(MANIFEST, &cause));
+            return Err(foreign(root, &format!("{:?} is no SHA-256 digest", record.digest)));
         }
     }
     Ok(file)
+}
+
+/// A manifest that this Weir has not written as it is: nothing is guessed from it.
+fn foreign(root: &Directory, cause: &str) -> PluginError {
+    let cause = format!("{cause}; move the file away to start without what was deployed");
+    root.wrong(MANIFEST, &cause)
 }
 
 fn module_name(digest: &str) -> String {

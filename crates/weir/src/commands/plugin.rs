@@ -201,6 +201,13 @@ fn render(plugin: &Value, now: SystemTime) -> String {
         ),
         None => writeln!(shown, ", nothing in force yet"),
     };
+    if let Some(why) = plugin["broken"].as_str() {
+        let _ = writeln!(
+            shown,
+            "broken    {why}; deploy it, roll it back or remove it; until then every request is \
+             treated by its policy"
+        );
+    }
     if !plugin["digest"].is_null() {
         let _ = writeln!(
             shown,
