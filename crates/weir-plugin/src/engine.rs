@@ -7,9 +7,9 @@
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use wasmtime::{Config, OptLevel, WasmFeatures};
+use wasmtime::{Config, OptLevel, RegallocAlgorithm, WasmFeatures};
 
 use crate::limits::{STACK_BYTES, WATCH_PERIOD, WATCH_PERIOD_BUSY};
 
@@ -17,6 +17,8 @@ use crate::limits::{STACK_BYTES, WATCH_PERIOD, WATCH_PERIOD_BUSY};
 #[derive(Clone)]
 pub struct Engine {
     wasm: wasmtime::Engine,
+    /// For modules that would take the compiler too long otherwise, once there was one.
+    quick: Arc<OnceLock<wasmtime::Engine>>,
     calls: Arc<[CallMark]>,
 }
 
@@ -51,7 +53,20 @@ impl Engine {
             .name("plugin-watch".to_owned())
             .spawn(move || watch(&engine, &marks))
             .map_err(|cause| format!("no thread to watch over plugins: {cause}"))?;
-        Ok(Engine { wasm, calls })
+        Ok(Engine { wasm, quick: Arc::default(), calls })
+    }
+
+    /// Compiles for this engine in time that is linear, code that is larger and slower.
+    pub(crate) fn quick(&self) -> wasmtime::Result<&wasmtime::Engine> {
+        if let Some(quick) = self.quick.get() {
+            return Ok(quick);
+        }
+        let mut config = config();
+        config
+            .cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass)
+            .cranelift_opt_level(OptLevel::None);
+        let engine = wasmtime::Engine::new(&config)?;
+        Ok(self.quick.get_or_init(|| engine))
     }
 
     pub(crate) fn wasm(&self) -> &wasmtime::Engine {

@@ -16,6 +16,7 @@ mod cost;
 mod cpu;
 mod deploy;
 mod deployer;
+mod effort;
 mod engine;
 mod exchange;
 mod exchanges;

@@ -1,12 +1,14 @@
 //! A module: recognised, checked, compiled, linked. Whatever is wrong with it is said here, when it
 //! is deployed; none of it is met at run time.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
 use wasmtime::{InstancePre, Linker, Module};
 
-use crate::check;
+use crate::check::{self, Checked};
+use crate::effort::Care;
 use crate::engine::Engine;
 use crate::hooks::Hooks;
 use crate::host::Host;
@@ -74,6 +76,19 @@ pub enum ModuleError {
         count: u64,
         /// How much may be.
         limit: u64,
+    },
+    /// The compiler would take too long over it.
+    #[error(
+        "the module would take the compiler too long: {what}, about {effort_s:.1} s of its time, and \
+         at most {limit_s} s are given"
+    )]
+    Heavy {
+        /// Which function, and what it has too much of.
+        what: String,
+        /// An estimate, in seconds of processor time.
+        effort_s: f64,
+        /// The limit, in seconds.
+        limit_s: f64,
     },
     /// It does not say which interface it speaks.
     #[error(
@@ -164,10 +179,23 @@ impl Compiled {
     /// # Errors
     /// What makes it no plugin.
     pub fn new(engine: &Engine, given: &[u8]) -> Result<Compiled, ModuleError> {
-        let (wasm, abi) = inspect(given)?;
-        let module = Module::new(engine.wasm(), &wasm[..])
-            .map_err(|cause| ModuleError::NotCompiled { cause: format!("{cause:#}") })?;
+        let Inspected { wasm, abi, care } = inspect(given)?;
+        let module = match care {
+            Care::Full => Module::new(engine.wasm(), &wasm[..]),
+            Care::Quick => Compiled::quickly(engine, &wasm),
+        };
+        let module =
+            module.map_err(|cause| ModuleError::NotCompiled { cause: format!("{cause:#}") })?;
         Compiled::link(engine, &module, abi, given)
+    }
+
+    #[allow(unsafe_code, reason = "code of one engine becomes that of another")]
+    fn quickly(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Module> {
+        let code = engine.quick()?.precompile_module(wasm)?;
+        // SAFETY: the compiler has just made this code, from a module that it checked, and nobody
+        // else has had it. wasmtime compares what the engines have in common when it loads it. Test:
+        // `plugins/bombs.rs`.
+        unsafe { Module::deserialize(engine.wasm(), &code) }
     }
 
     /// The code, to be kept and given to [`Compiled::load`].
@@ -196,7 +224,7 @@ impl Compiled {
         given: &[u8],
         code: &[u8],
     ) -> Result<Compiled, ModuleError> {
-        let (_, abi) = inspect(given)?;
+        let Inspected { abi, .. } = inspect(given)?;
         // SAFETY: the caller promises that the code is what this engine compiled. Tested by
         // `tests/kept.rs`: code that others could have written is not loaded.
         let module = unsafe { Module::deserialize(engine.wasm(), code) }
@@ -255,19 +283,27 @@ impl Compiled {
     }
 }
 
-/// The module as WebAssembly, and the interface that it speaks, after a look at its structure.
+/// A module, after a look at its structure.
+pub(crate) struct Inspected<'a> {
+    /// In its binary form.
+    pub(crate) wasm: Cow<'a, [u8]>,
+    pub(crate) abi: Abi,
+    pub(crate) care: Care,
+}
+
+/// Looks at a module's structure.
 ///
 /// # Errors
 /// What makes it no plugin, as far as that is known before it is compiled.
-pub(crate) fn inspect(given: &[u8]) -> Result<(std::borrow::Cow<'_, [u8]>, Abi), ModuleError> {
+pub(crate) fn inspect(given: &[u8]) -> Result<Inspected<'_>, ModuleError> {
     if given.len() > MODULE_BYTES_MAX {
         return Err(ModuleError::TooLarge { bytes: given.len() });
     }
     let wasm = wat::parse_bytes(given)
         .map_err(|cause| ModuleError::Malformed { cause: cause.to_string() })?;
-    let exports = check::check(&wasm)?;
+    let Checked { exports, care } = check::check(&wasm)?;
     let abi = abi_of(&exports).ok_or(ModuleError::NoInterface)?;
-    Ok((wasm, abi))
+    Ok(Inspected { wasm, abi, care })
 }
 
 fn abi_of(exports: &BTreeSet<String>) -> Option<Abi> {

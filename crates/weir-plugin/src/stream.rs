@@ -7,6 +7,7 @@
 //! threads whole.
 
 mod calls;
+mod travel;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 
 pub use self::calls::enter_place;
 use self::calls::{Timer, at_place, end, is_here, lost};
+use self::travel::{Departure, Travelling, Trip};
 use crate::exchange::{Action, Answer, Exchange, Facts, Lend, Phase, RequestHead};
 use crate::failure::Failure;
 use crate::generation::Generation;
@@ -72,15 +74,15 @@ pub enum LateEnd {
 
 /// Where the exchange is.
 enum Seat {
-    /// Here, between calls; nowhere during one, and when it was lost with its instance.
-    Travelling(Mutex<Option<Box<Exchange>>>),
+    /// On Weir's own interface.
+    Travelling(Travelling),
     /// In an instance.
     Bound { place: usize, serial: u64, id: u32 },
 }
 
 impl Seat {
     fn travelling(exchange: Box<Exchange>) -> Seat {
-        Seat::Travelling(Mutex::new(Some(exchange)))
+        Seat::Travelling(Travelling::new(exchange))
     }
 }
 
@@ -326,13 +328,22 @@ impl Stream {
         take: impl FnOnce(&mut Exchange, Action) -> T + Send + 'static,
     ) -> Turn<Outcome<T>> {
         match &self.0.seat {
-            Seat::Travelling(exchange) => {
-                let Some(mut exchange) = exchange.lock().take() else {
-                    return Turn::Now(Err(lost()));
-                };
-                put(&mut exchange);
-                self.visit(exchange, phase, end, bytes, take)
-            }
+            Seat::Travelling(seat) => match seat.depart() {
+                Departure::Now(mut exchange) => {
+                    put(&mut exchange);
+                    self.visit(exchange, phase, end, bytes, take)
+                }
+                // Both directions of a request may be under way: one waits for the other.
+                Departure::Later => {
+                    let stream = self.clone();
+                    Turn::Later(Box::pin(async move {
+                        let mut exchange = stream.departs().await?;
+                        put(&mut exchange);
+                        stream.visit(exchange, phase, end, bytes, take).wait().await
+                    }))
+                }
+                Departure::Never => Turn::Now(Err(lost())),
+            },
             Seat::Bound { place, serial, id } => {
                 let (place, serial, id) = (*place, *serial, *id);
                 let generation = &self.0.generation;
@@ -365,21 +376,14 @@ impl Stream {
             true => generation.long_place(),
             false => self.0.worker,
         };
-        let inner = Arc::clone(&self.0);
-        let mut exchange = Some(exchange);
+        let mut trip = Trip { stream: self.clone(), exchange: Some(exchange) };
         let call = move |instance: &mut Instance| {
-            let timer = Timer::start(&inner.generation, place, phase, bytes);
-            let result = instance.visit(&mut exchange, phase, end);
+            let timer = Timer::start(trip.stream.generation(), place, phase, bytes);
+            let result = instance.visit(&mut trip.exchange, phase, end);
             timer.stop(bytes, instance);
-            let taken = match (&result, &mut exchange) {
-                (Ok(action), Some(exchange)) => Some(take(exchange, *action)),
-                _ => None,
-            };
-            if let Seat::Travelling(seat) = &inner.seat {
-                *seat.lock() = exchange;
-            }
             let action = result?;
-            Ok((action, taken.ok_or_else(lost)?))
+            let exchange = trip.exchange.as_mut().ok_or_else(lost)?;
+            Ok((action, take(exchange, action)))
         };
         if generation.slot(place).is_filled() {
             return at_place(generation, place, None, call);
@@ -397,9 +401,23 @@ impl Stream {
         look: impl FnOnce(&mut Exchange) -> T + Send + 'static,
     ) -> Turn<Result<T, Failure>> {
         match &self.0.seat {
-            Seat::Travelling(exchange) => {
-                Turn::Now(exchange.lock().as_deref_mut().map(look).ok_or_else(lost))
-            }
+            Seat::Travelling(seat) => match seat.depart() {
+                Departure::Now(mut exchange) => {
+                    let looked = look(&mut exchange);
+                    seat.arrive(Some(exchange));
+                    Turn::Now(Ok(looked))
+                }
+                Departure::Later => {
+                    let stream = self.clone();
+                    Turn::Later(Box::pin(async move {
+                        let mut exchange = stream.departs().await?;
+                        let looked = look(&mut exchange);
+                        stream.arrive(Some(exchange));
+                        Ok(looked)
+                    }))
+                }
+                Departure::Never => Turn::Now(Err(lost())),
+            },
             Seat::Bound { place, serial, id } => {
                 let (place, serial, id) = (*place, *serial, *id);
                 at_place(&self.0.generation, place, Some(serial), move |instance| {
@@ -427,8 +445,8 @@ impl Drop for Inner {
             self.generation.place_stats(self.worker).count_broken();
         }
         match &mut self.seat {
-            Seat::Travelling(exchange) => {
-                let mut exchange = exchange.get_mut().take();
+            Seat::Travelling(seat) => {
+                let mut exchange = seat.end();
                 if exchange.is_some() && self.generation.hooks().has(Phase::Log) {
                     let place = match self.generation.is_long(Phase::Log, 0) {
                         true => self.generation.long_place(),

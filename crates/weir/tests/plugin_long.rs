@@ -10,10 +10,12 @@ mod site;
 #[path = "plugins/wasm.rs"]
 mod wasm;
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use common::client::Client;
+use common::origin;
 use site::{Site, setup};
 use wasm::{own, proxy_wasm};
 
@@ -184,5 +186,43 @@ fn requests_beside_a_plugin_that_burns_take_as_long_as_before() {
         // some 10 ms. The p99 may move by what two busy cores cost, and not by a burn.
         assert!(at(&beside, 50) < at(quiet, 50) + BURN / 8, "{told}");
         assert!(at(&beside, 99) < at(quiet, 99) * 3 + BURN / 2, "{told}");
+    }
+}
+
+#[test]
+fn a_response_waits_for_the_hook_that_has_the_requests_body() {
+    let module = own(&format!(
+        r#"(func $burn (local $n i64)
+          (loop $more
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $more (i64.lt_u (local.get $n) (i64.const {})))))
+        (func (export "weir_on_request") (param i32) (result i64) @edits{{WANT 1}})
+        (func (export "weir_on_request_body") (param i32) (result i64) (call $burn) (i64.const 0))
+        (func (export "weir_on_response") (param i32) (result i64) @edits{{SET x-seen=yes}})"#,
+        calibrated()
+    ));
+    // It answers before it has the content.
+    let origin = origin::raw(|_, mut stream| {
+        if origin::read_head(&mut stream).is_ok() {
+            let _ = stream.write_all(
+                b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nearly",
+            );
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+    });
+    let site = setup()
+        .plugin("burns", &module, "limits cpu=\"5s\"; on-failure \"fail\"")
+        .block("plugins { long-threads 1; }")
+        .run(&format!(r#"route "/*" {{ proxy "http://{origin}"; use "burns"; }}"#));
+    for round in 0..8 {
+        let mut client = site.connect();
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        for _ in 0..5 {
+            client.send(b"5\r\npiece\r\n").unwrap();
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        client.send(b"0\r\n\r\n").unwrap();
+        let got = client.response("POST").unwrap();
+        assert_eq!((got.status, got.header("x-seen")), (200, Some("yes")), "{round}");
     }
 }
