@@ -123,7 +123,11 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Checked, ModuleError> {
 }
 
 impl Seen {
-    fn body(&mut self, body: &wasmparser::FunctionBody<'_>, wasm: &[u8]) -> Result<(), ModuleError> {
+    fn body(
+        &mut self,
+        body: &wasmparser::FunctionBody<'_>,
+        wasm: &[u8],
+    ) -> Result<(), ModuleError> {
         let signature = self.functions.get(self.bodies as usize).copied();
         let signature = signature.and_then(|signature| self.types.get(signature as usize));
         let index = self.imported_functions + self.bodies;
@@ -144,12 +148,11 @@ fn name_of(index: u32, wasm: &[u8]) -> String {
         },
         _ => None,
     });
-    let functions = names.flat_map(|names| names.into_iter().flatten()).filter_map(|names| {
-        match names {
+    let functions =
+        names.flat_map(|names| names.into_iter().flatten()).filter_map(|names| match names {
             Name::Function(functions) => Some(functions),
             _ => None,
-        }
-    });
+        });
     let mut namings = functions.flat_map(|functions| functions.into_iter().flatten());
     match namings.find(|naming| naming.index == index) {
         Some(naming) => {

@@ -191,6 +191,7 @@ impl Compiled {
 
     #[allow(unsafe_code, reason = "code of one engine becomes that of another")]
     fn quickly(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Module> {
+        tracing::warn!("a module is compiled the quick way: its code is larger and slower");
         let code = engine.quick()?.precompile_module(wasm)?;
         // SAFETY: the compiler has just made this code, from a module that it checked, and nobody
         // else has had it. wasmtime compares what the engines have in common when it loads it. Test:

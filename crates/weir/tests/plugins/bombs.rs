@@ -103,6 +103,28 @@ fn blocks(depth: usize) -> Vec<u8> {
     [[0x02, 0x40].repeat(depth), vec![0x0b; depth]].concat()
 }
 
+/// Loops one after the other, each of which may go round again by one of the locals.
+fn loops(count: usize, locals: usize) -> Vec<u8> {
+    let mut code = Vec::new();
+    for number in 0..count {
+        code.extend([0x03, 0x40, 0x20]);
+        leb(number % locals, &mut code);
+        code.extend([0x0d, 0, 0x0b]);
+    }
+    code
+}
+
+/// The same, within each other.
+fn nested(depth: usize, locals: usize) -> Vec<u8> {
+    let mut code = [0x03, 0x40].repeat(depth);
+    for number in 0..depth {
+        code.push(0x20);
+        leb(number % locals, &mut code);
+        code.extend([0x0d, 0, 0x0b]);
+    }
+    code
+}
+
 #[test]
 fn modules_that_are_bombs_are_refused() {
     let site = setup().plugin("good", &good(), "").run(GOOD_ROUTES);
@@ -130,6 +152,12 @@ fn modules_that_are_bombs_are_refused() {
         check("functions", plugin(0, &[], functions), Some("functions"));
         check("function", plugin(0, &[], vec![body(1, &sums(5 << 20))]), Some("one function"));
         check("locals", plugin(0, &[], vec![body(100_000, &[])]), Some("local"));
+        // 28 KB for which the compiler would take minutes and gigabytes, and whose end it never saw.
+        check(
+            "locals and loops",
+            plugin(0, &[], vec![body(4_000, &loops(4_000, 4_000))]),
+            Some("too long: function 2 has 4000 locals and 12001 blocks and branches, about 24"),
+        );
         check("cut off", plugin(0, &[], vec![])[..60].to_vec(), Some("not a WebAssembly module"));
         check("large", vec![b'x'; 70 << 20], Some(""));
     });
@@ -143,6 +171,9 @@ fn modules_that_take_the_compiler_long_stall_nobody() {
         for (what, code) in [
             ("one large function", vec![body(1, &sums(200 << 10))]),
             ("deep blocks", vec![body(0, &blocks(20_000))]),
+            // These by the compiler's quick way, whose code is as good for the engine.
+            ("loops", vec![body(10, &loops(8_000, 10))]),
+            ("loops in each other", vec![body(10, &nested(300, 10))]),
             ("many functions", (0..5_000).map(|_| body(1, &sums(70))).collect()),
         ] {
             let began = Instant::now();
