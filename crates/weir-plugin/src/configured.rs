@@ -9,14 +9,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_config::Config;
 
-use crate::deploy::{Module, Ready, Recipe};
 use crate::limits::MODULE_BYTES_MAX;
+use crate::make::{Module, Ready, Recipe};
 use crate::module::Digest;
 use crate::plugin::Plugin;
 use crate::problem::PluginError;
 use crate::record::{From, Page};
 use crate::registry::Inner;
 use crate::routes::KnownRoutes;
+use crate::workshop::{Bench, Work};
 
 /// A configuration's plugins, ready to be put in force.
 pub struct Prepared {
@@ -37,29 +38,40 @@ struct Change {
 }
 
 impl Prepared {
-    /// Runs on the thread that deploys.
+    /// Makes what is new, at the bench of the configuration.
     pub(crate) fn new(inner: &Arc<Inner>, config: &Config) -> Result<Prepared, PluginError> {
         check_settings(inner.settings(), &config.plugin_settings)?;
+        let bench = inner.workshop().enter(Work::Configuration, &None)?;
         let stored = inner.store().as_ref().map(|store| store.pending().clone());
+        let stored = stored.unwrap_or_default();
+        // Started with the first plugin that there is.
+        if !(config.plugins.is_empty() && stored.is_empty()) {
+            inner.machinery()?;
+        }
         let mut prepared = Prepared {
             inner: Arc::clone(inner),
             routes: KnownRoutes::of(config),
             changes: Vec::new(),
             gone: Vec::new(),
         };
-        prepared.all(config, &stored.unwrap_or_default())?;
+        bench.run(|| prepared.all(&bench, config, &stored))?;
         Ok(prepared)
     }
 
-    fn all(&mut self, config: &Config, stored: &BTreeMap<String, Page>) -> Result<(), PluginError> {
+    fn all(
+        &mut self,
+        bench: &Bench,
+        config: &Config,
+        stored: &BTreeMap<String, Page>,
+    ) -> Result<(), PluginError> {
         for block in &config.plugins {
-            self.block(block, stored.get(&block.name))?;
+            self.block(bench, block, stored.get(&block.name))?;
         }
         let is_configured = |name: &str| config.plugins.iter().any(|block| block.name == name);
         for (name, page) in stored {
             // What had a block and has none any more is gone.
             if !is_configured(name) && page.configured.is_none() {
-                self.restore(name, page, None)?;
+                self.restore(bench, name, page, None)?;
             }
         }
         for plugin in self.inner.plugins() {
@@ -85,6 +97,7 @@ impl Prepared {
 
     fn block(
         &mut self,
+        bench: &Bench,
         block: &weir_config::Plugin,
         stored: Option<&Page>,
     ) -> Result<(), PluginError> {
@@ -105,35 +118,39 @@ impl Prepared {
         if page.is_some_and(|page| page.configured.as_ref() == Some(&fingerprint)) {
             // What was deployed over an unchanged block stays.
             return match stored {
-                Some(page) if existing.is_none() => self.restore(&block.name, page, Some(recipe)),
+                Some(page) if existing.is_none() => {
+                    self.restore(bench, &block.name, page, Some(recipe))
+                }
                 _ => Ok(()),
             };
         }
         let plugin = existing.unwrap_or_else(|| Plugin::new(&block.name));
-        let ready = self.inner.make(&plugin, recipe, None)?;
+        let ready = self.inner.make(bench, &None, &plugin, recipe, None)?;
         let (configured, stored) = (Some(fingerprint), stored.cloned());
         self.changes.push(Change { plugin, ready, configured, stored });
         Ok(())
     }
 
-    /// Brings back what was in force before a restart, as the generation that it was. If that cannot
-    /// be, the block makes it anew that made it then; another one is broken, and nothing else is:
-    /// the server starts.
+    /// Brings back what was in force before a restart, as the generation that it was. If that
+    /// cannot be, the block makes it anew that made it then; another one is broken, and nothing
+    /// else is: the server starts.
     fn restore(
         &mut self,
+        bench: &Bench,
         name: &str,
         page: &Page,
         block: Option<Recipe>,
     ) -> Result<(), PluginError> {
         let Some(record) = &page.active else { return Ok(()) };
         let plugin = Plugin::new(name);
-        let again = self.inner.make(&plugin, Recipe::again(record), Some(record.generation));
+        let again =
+            self.inner.make(bench, &None, &plugin, Recipe::again(record), Some(record.generation));
         let mut ready = match (again, block) {
             (Ok(ready), _) => ready,
             (Err(cause), _) if !is_of_the_plugin(&cause) => return Err(cause),
             (Err(cause), Some(block)) if record.from == From::Configuration => {
                 tracing::warn!(plugin = name, %cause, "made anew from its block");
-                self.inner.make(&plugin, block, Some(record.generation))?
+                self.inner.make(bench, &None, &plugin, block, Some(record.generation))?
             }
             (Err(cause), _) => {
                 let generation = record.generation;
@@ -178,6 +195,9 @@ impl Prepared {
             inner.save_or_owe(&written);
         }
         for name in &self.gone {
+            if let Some(plugin) = inner.plugin(name) {
+                plugin.withdraw();
+            }
             inner.forget(name);
             tracing::info!(plugin = name, "plugin removed: its block is gone");
         }

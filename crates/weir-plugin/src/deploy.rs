@@ -1,35 +1,27 @@
 //! Deploying: validate → compile once → provision at every place → swap. Everything that can fail
-//! does so before anything is changed.
+//! does so before anything is changed. Making takes long, and is done at a bench of the `workshop`;
+//! the swap is done on the thread that deploys.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::Serialize;
 use weir_config::{PluginPolicy, is_plugin_name};
 
-use crate::engine::Engine;
 use crate::generation::Generation;
-use crate::host::Environment;
-use crate::limits::{CANARY_MAX, PLUGINS_MAX};
-use crate::log::LogBudget;
-use crate::module::{Compiled, Digest, ModuleError};
+use crate::limits::{CANARY_MAX, PLUGINS_MAX, ROUNDS_MAX};
+use crate::make::{Module, Ready, Recipe};
 use crate::plugin::{Plugin, SHARE_WHOLE, Trial};
 use crate::policy::PolicyEdits;
 use crate::problem::PluginError;
 use crate::record::{Attachment, Code, From, Page, Record};
 use crate::registry::Inner;
 use crate::tally;
+use crate::workshop::{self, Bench, Work};
 
 /// How a trial ends when another deployment comes.
 const REPLACED: &str = "replaced by another deployment";
-
-/// Has the hooks that every request, and every connection, meets first. It never runs.
-const STUB: &[u8] = br#"(module (memory (export "memory") 0)
-    (func (export "weir_abi_1"))
-    (func (export "weir_buffer") (param i32 i32) (result i32) unreachable)
-    (func (export "weir_on_connection") (param i32) (result i64) unreachable)
-    (func (export "weir_on_request") (param i32) (result i64) unreachable))"#;
 
 /// A plugin to deploy. What is left out is taken from its deployment in force.
 #[derive(Clone, Debug)]
@@ -53,6 +45,9 @@ pub struct Deployment {
     pub routes: Vec<Attachment>,
     /// Try it out on some of the requests first.
     pub canary: Option<CanaryPlan>,
+    /// Whoever asks, if that can go away: once nothing holds it any more, nothing comes of the
+    /// deployment that is not in force by then.
+    pub asker: Option<Weak<()>>,
 }
 
 /// How a generation is tried out.
@@ -77,6 +72,7 @@ impl Deployment {
             edits: PolicyEdits::default(),
             routes: Vec::new(),
             canary: None,
+            asker: None,
         }
     }
 }
@@ -110,82 +106,82 @@ pub struct Deployed {
     pub warning: Option<String>,
 }
 
-/// A generation that is ready to be put in force, and what is to be remembered of it.
-pub(crate) struct Ready {
-    pub(crate) generation: Arc<Generation>,
-    pub(crate) record: Record,
-    /// The module, unless only its code was needed: a store keeps it from the moment that the record
-    /// is written down.
-    given: Option<Bytes>,
-    compile: Duration,
-    start: Duration,
-}
-
-/// What a generation is made from.
-pub(crate) struct Recipe {
-    pub(crate) module: Module,
-    pub(crate) config: String,
-    pub(crate) vm_config: String,
-    pub(crate) root_id: Option<String>,
-    pub(crate) policy: PluginPolicy,
-    pub(crate) routes: Option<Vec<Attachment>>,
-    pub(crate) from: From,
-}
-
-/// A module, from outside or from before.
-pub(crate) enum Module {
-    Given(Bytes),
-    Before(Box<Record>),
-}
-
-impl Recipe {
-    /// The same again.
-    pub(crate) fn again(record: &Record) -> Recipe {
-        Recipe {
-            config: record.config.clone(),
-            vm_config: record.vm_config.clone(),
-            root_id: record.root_id.clone(),
-            policy: record.policy.clone(),
-            routes: record.routes.clone(),
-            from: record.from,
-            module: Module::Before(Box::new(record.clone())),
-        }
-    }
-}
-
 impl Inner {
-    /// Runs on the thread that deploys.
-    pub(crate) fn deploy(&self, wanted: Deployment) -> Result<Deployed, PluginError> {
-        if !is_plugin_name(&wanted.name) {
-            return Err(PluginError::Name { name: wanted.name });
+    /// Makes a deployment, and puts it in force or on trial. If the plugin changes meanwhile, it is
+    /// made again for what the plugin is then.
+    pub(crate) fn deploy(self: &Arc<Self>, wanted: &Deployment) -> Result<Deployed, PluginError> {
+        let name = &wanted.name;
+        if !is_plugin_name(name) {
+            return Err(PluginError::Name { name: name.clone() });
         }
         let canary = wanted.canary.map(check_canary).transpose()?;
         wanted.routes.iter().try_for_each(|route| self.known_routes().check(route))?;
-        self.known_routes().check_upstreams(&wanted)?;
-        let plugin = self.plugin_or_new(&wanted.name)?;
-        let recipe = inherit(&plugin, &wanted)?;
-        let ready = self.make(&plugin, recipe, None)?;
-        match canary {
-            Some((share, duration)) => self.try_out(&plugin, ready, share, duration),
-            None => self.put(&plugin, ready),
+        self.known_routes().check_upstreams(wanted)?;
+        self.machinery()?;
+        let asker = &wanted.asker;
+        let bench = self.workshop().enter(Work::Deployment(name.clone()), asker)?;
+        // It need not be compiled again for another round.
+        let mut _code = None;
+        for _ in 0..ROUNDS_MAX {
+            let basis = Basis::of(self.plugin_or_new(name)?);
+            let recipe = inherit(&basis.plugin, wanted)?;
+            let ready = bench.run(|| self.make(&bench, asker, &basis.plugin, recipe, None))?;
+            _code = Some(Arc::clone(ready.generation.compiled()));
+            let asker = asker.clone();
+            let deployed = self.deployer().run(self, move |inner| {
+                if !basis.holds(inner)? {
+                    return Ok(None);
+                }
+                workshop::check(&asker)?;
+                inner.plugin_or_new(basis.plugin.name())?;
+                let deployed = match canary {
+                    Some((share, time)) => inner.try_out(&basis.plugin, ready, share, time),
+                    None => inner.put(&basis.plugin, ready),
+                };
+                deployed.map(Some)
+            })?;
+            if let Some(deployed) = deployed {
+                return Ok(deployed);
+            }
         }
+        Err(PluginError::Overtaken { name: name.clone() })
     }
 
-    /// Runs on the thread that deploys.
-    pub(crate) fn rollback(&self, name: &str) -> Result<Deployed, PluginError> {
+    /// Ends a trial, or makes the deployment before again and puts it in force.
+    pub(crate) fn rollback(self: &Arc<Self>, name: &str) -> Result<Deployed, PluginError> {
         let plugin = self.existing(name)?;
-        let (on_trial, page) = {
-            let book = plugin.book.lock();
-            (book.trial.is_some(), book.page.clone())
-        };
-        if on_trial {
-            return self.give_up_trial(&plugin, "rolled back by hand");
+        let given_up = self.deployer().run(self, move |inner| {
+            let is_on_trial = plugin.book.lock().trial.is_some();
+            is_on_trial.then(|| inner.give_up_trial(&plugin, "rolled back by hand")).transpose()
+        })?;
+        if let Some(given_up) = given_up {
+            return Ok(given_up);
         }
-        let mut page = page;
+        self.machinery()?;
+        let bench = self.workshop().enter(Work::Rollback, &None)?;
+        for _ in 0..ROUNDS_MAX {
+            let basis = Basis::of(self.existing(name)?);
+            let (ready, page) = bench.run(|| self.make_earlier(&bench, &basis.plugin))?;
+            let deployed = self.deployer().run(self, move |inner| match basis.holds(inner)? {
+                true => Ok(Some(inner.go_back(&basis.plugin, ready, page))),
+                false => Ok(None),
+            })?;
+            if let Some(deployed) = deployed {
+                return Ok(deployed);
+            }
+        }
+        Err(PluginError::Overtaken { name: name.to_owned() })
+    }
+
+    /// The last deployment in the history that can be had, and the plugin's page once that is in
+    /// force.
+    fn make_earlier(&self, bench: &Bench, plugin: &Plugin) -> Result<(Ready, Page), PluginError> {
+        let name = plugin.name();
+        let mut page = plugin.book.lock().page.clone();
         let ready = loop {
             let before = page.history.pop();
             let before = before.ok_or_else(|| PluginError::NothingBefore { name: name.into() })?;
-            match self.make(&plugin, Recipe::again(&before), None) {
+            match self.make(bench, &None, plugin, Recipe::again(&before), None) {
                 // Its module is gone or damaged: the one before that, perhaps.
                 Err(cause @ PluginError::Store { .. }) if !page.history.is_empty() => {
                     tracing::warn!(plugin = name, %cause, "cannot be gone back to");
@@ -195,12 +191,18 @@ impl Inner {
         };
         // The one that is left is not kept: another rollback goes further back, not forth again.
         page.active = Some(ready.record.clone());
-        // What is bad must go, whatever the disk says.
+        Ok((ready, page))
+    }
+
+    /// Runs on the thread that deploys. What is bad must go, whatever the disk says.
+    fn go_back(&self, plugin: &Arc<Plugin>, ready: Ready, page: Page) -> Deployed {
+        let name = plugin.name();
         if let Err(cause) = self.keep(&ready) {
-            tracing::warn!(plugin = name, %cause, "the code has to be compiled again after a restart");
+            tracing::warn!(plugin = name, %cause, "to be compiled again after a restart");
         }
         let warning = self.save_or_owe(&[(name, Some(&page))]);
-        Ok(Deployed { warning, ..self.put_page(&plugin, ready, page) })
+        plugin.withdraw();
+        Deployed { warning, ..self.put_page(plugin, ready, page) }
     }
 
     /// Runs on the thread that deploys.
@@ -215,131 +217,10 @@ impl Inner {
             return Err(PluginError::Configured { name: name.to_owned(), place });
         }
         let warning = self.save_or_owe(&[(name, None)]);
+        plugin.withdraw();
         self.forget(name);
         tracing::info!(plugin = name, "plugin removed");
         Ok(warning)
-    }
-
-    /// Compiles and provisions. `number` is its generation's, if it has had one already.
-    pub(crate) fn make(
-        &self,
-        plugin: &Plugin,
-        recipe: Recipe,
-        number: Option<u64>,
-    ) -> Result<Ready, PluginError> {
-        let name = plugin.name();
-        let machinery = self.machinery()?;
-        let began = Instant::now();
-        let (compiled, code, given) = self.compiled(name, &machinery.engine, &recipe.module)?;
-        let compile = began.elapsed();
-        let generation = number.unwrap_or_else(|| self.next_generation());
-        let environment = self.environment(plugin, &recipe, generation);
-        let began = Instant::now();
-        let made = Generation::provision(
-            &machinery.engine,
-            &machinery.threads,
-            &machinery.keeper,
-            Arc::clone(&compiled),
-            environment,
-            machinery.mark,
-        )
-        .map_err(|source| PluginError::Start { name: name.to_owned(), source })?;
-        let record = Record {
-            generation,
-            digest: compiled.digest().to_string(),
-            bytes: compiled.bytes(),
-            abi: compiled.abi().to_string(),
-            config: recipe.config,
-            vm_config: recipe.vm_config,
-            root_id: recipe.root_id,
-            policy: recipe.policy,
-            routes: recipe.routes,
-            deployed_unix_ms: unix_ms(),
-            from: recipe.from,
-            code,
-            compiled: None,
-        };
-        Ok(Ready { generation: made, record, given, compile, start: began.elapsed() })
-    }
-
-    /// Stands in for a deployment that cannot be had again, and remembers it all the same.
-    pub(crate) fn make_broken(
-        &self,
-        plugin: &Plugin,
-        record: &Record,
-        why: &PluginError,
-    ) -> Result<Ready, PluginError> {
-        let machinery = self.machinery()?;
-        let wrong = |source| PluginError::Module { name: plugin.name().to_owned(), source };
-        let stub = Compiled::new(&machinery.engine, STUB).map_err(wrong)?;
-        let environment = self.environment(plugin, &Recipe::again(record), record.generation);
-        let generation = Generation::broken(
-            &machinery.engine,
-            &machinery.threads,
-            &machinery.keeper,
-            Arc::new(stub),
-            environment,
-            why.to_string(),
-        );
-        let (compile, start) = (Duration::ZERO, Duration::ZERO);
-        Ok(Ready { generation, record: record.clone(), given: None, compile, start })
-    }
-
-    fn environment(&self, plugin: &Plugin, recipe: &Recipe, generation: u64) -> Arc<Environment> {
-        let name = plugin.name();
-        Arc::new(Environment {
-            name: name.to_owned(),
-            generation,
-            log: LogBudget::new(recipe.policy.log_per_s),
-            policy: recipe.policy.clone(),
-            config: Bytes::from(recipe.config.clone()),
-            vm_config: Bytes::from(recipe.vm_config.clone()),
-            root_id: recipe.root_id.clone().unwrap_or_else(|| name.to_owned()),
-            services: Arc::clone(self.services()),
-            commons: Arc::clone(self.commons()),
-            metrics: Arc::clone(plugin.metrics()),
-        })
-    }
-
-    fn compiled(
-        &self,
-        name: &str,
-        engine: &Engine,
-        module: &Module,
-    ) -> Result<(Arc<Compiled>, Code, Option<Bytes>), PluginError> {
-        let wrong = |source: ModuleError| PluginError::Module { name: name.to_owned(), source };
-        let given = match module {
-            Module::Given(given) => given.clone(),
-            Module::Before(record) => {
-                let known = record.compiled.clone().or_else(|| self.shared_code(&record.digest));
-                match known {
-                    Some(compiled) => return Ok((compiled, Code::Shared, None)),
-                    None => self.stored_module(&record.digest)?,
-                }
-            }
-        };
-        let digest = Digest::of(&given).to_string();
-        if let Some(compiled) = self.shared_code(&digest) {
-            return Ok((compiled, Code::Shared, Some(given)));
-        }
-        let (compiled, code) = match self.stored_code(engine, &digest, &given) {
-            Some(compiled) => (compiled, Code::Loaded),
-            None => (Compiled::new(engine, &given).map_err(wrong)?, Code::Compiled),
-        };
-        let compiled = Arc::new(compiled);
-        self.share_code(&digest, &compiled);
-        Ok((compiled, code, Some(given)))
-    }
-
-    /// Keeps a module before a record names it. To be called in the same change as what writes or
-    /// tries the record, so that no other change finds the module without one, and removes it.
-    pub(crate) fn keep(&self, ready: &Ready) -> Result<(), PluginError> {
-        let Some(given) = &ready.given else { return Ok(()) };
-        let compiled = ready.generation.compiled();
-        match &mut *self.store() {
-            Some(store) => store.keep(&self.machinery()?.engine, given, compiled),
-            None => Ok(()),
-        }
     }
 
     /// Puts a new generation in force; the one before becomes history.
@@ -387,6 +268,7 @@ impl Inner {
         let (compile, start) = (Duration::ZERO, Duration::ZERO);
         let tried = plugin.book.lock().trial.as_ref().map(|trial| trial.record.clone());
         let tried = plugin.canary().map(|(generation, _)| generation).zip(tried);
+        plugin.withdraw();
         plugin.end_trial(how);
         let record = plugin.book.lock().page.active.clone();
         match (plugin.active().zip(record), tried) {
@@ -439,6 +321,45 @@ impl Inner {
     }
 }
 
+/// The state of a plugin for which something is made.
+struct Basis {
+    plugin: Arc<Plugin>,
+    turn: u64,
+    withdrawals: u64,
+}
+
+impl Basis {
+    fn of(plugin: Arc<Plugin>) -> Basis {
+        let (turn, withdrawals) = {
+            let book = plugin.book.lock();
+            (book.turn, book.withdrawals)
+        };
+        Basis { plugin, turn, withdrawals }
+    }
+
+    /// Whether that still is the state, asked on the thread that deploys.
+    ///
+    /// # Errors
+    /// [`PluginError::Overtaken`] if the plugin was taken back: what was made before is not to come
+    /// into force after that.
+    fn holds(&self, inner: &Inner) -> Result<bool, PluginError> {
+        let name = self.plugin.name();
+        let (turn, withdrawals) = {
+            let book = self.plugin.book.lock();
+            (book.turn, book.withdrawals)
+        };
+        if withdrawals != self.withdrawals {
+            return Err(PluginError::Overtaken { name: name.to_owned() });
+        }
+        let is_same = match inner.plugin(name) {
+            Some(current) => Arc::ptr_eq(&current, &self.plugin),
+            // It is new, and was not in force meanwhile.
+            None => turn == 0,
+        };
+        Ok(is_same && turn == self.turn)
+    }
+}
+
 /// What a deployment leaves out is as it was.
 fn inherit(plugin: &Plugin, wanted: &Deployment) -> Result<Recipe, PluginError> {
     let before = plugin.book.lock().page.active.clone();
@@ -478,10 +399,6 @@ fn check_canary(plan: CanaryPlan) -> Result<(u32, Duration), PluginError> {
         });
     }
     Ok((share as u32, plan.duration))
-}
-
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Trial {

@@ -1,5 +1,5 @@
-//! The thread that deploys: one change at a time, at low priority, so that a compiler at work does
-//! not take the processor from requests. It also looks after canaries, and writes
+//! The thread on which plugins change, one change after the other. None of them takes long: what is
+//! to come into force was made before, in the `workshop`. It also looks after canaries, and writes
 //! what a disk did not take, once a second.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,12 +9,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::limits::CANARY_PERIOD;
-use crate::machinery::yield_to_others;
 use crate::problem::PluginError;
 use crate::registry::Inner;
-
-/// Compilers recurse.
-const STACK_BYTES: usize = 8 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -59,7 +55,6 @@ impl Deployer {
         let weak = Arc::downgrade(inner);
         std::thread::Builder::new()
             .name("plugin-deploy".to_owned())
-            .stack_size(STACK_BYTES)
             .spawn(move || serve(&weak, &work))
             .map_err(|cause| PluginError::Machine { cause: format!("no thread: {cause}") })?;
         // The thread has just begun to receive.
@@ -70,7 +65,6 @@ impl Deployer {
 }
 
 fn serve(inner: &Weak<Inner>, work: &Receiver<Job>) {
-    yield_to_others();
     let mut has_more_to_do = false;
     loop {
         let job = match has_more_to_do {

@@ -188,23 +188,7 @@ impl Shape {
                 | Operator::Return
                 | Operator::Unreachable => shape.branches += 1,
                 Operator::Call { .. } => shape.calls += 1,
-                Operator::CallIndirect { .. }
-                | Operator::ReturnCall { .. }
-                | Operator::ReturnCallIndirect { .. }
-                | Operator::RefFunc { .. }
-                | Operator::MemoryGrow { .. }
-                | Operator::MemoryCopy { .. }
-                | Operator::MemoryFill { .. }
-                | Operator::MemoryInit { .. }
-                | Operator::DataDrop { .. }
-                | Operator::TableGet { .. }
-                | Operator::TableSet { .. }
-                | Operator::TableGrow { .. }
-                | Operator::TableCopy { .. }
-                | Operator::TableFill { .. }
-                | Operator::TableInit { .. }
-                | Operator::ElemDrop { .. } => shape.far_calls += 1,
-                _ => {}
+                other => shape.far_calls += u64::from(is_far_call(&other)),
             }
         }
         shape.width = locals + widest;
@@ -261,6 +245,29 @@ impl Shape {
             .map(|(_, said)| said)
             .unwrap_or_default()
     }
+}
+
+/// Whether it calls through a table, or what the compiler leaves to the runtime.
+fn is_far_call(operator: &Operator<'_>) -> bool {
+    matches!(
+        operator,
+        Operator::CallIndirect { .. }
+            | Operator::ReturnCall { .. }
+            | Operator::ReturnCallIndirect { .. }
+            | Operator::RefFunc { .. }
+            | Operator::MemoryGrow { .. }
+            | Operator::MemoryCopy { .. }
+            | Operator::MemoryFill { .. }
+            | Operator::MemoryInit { .. }
+            | Operator::DataDrop { .. }
+            | Operator::TableGet { .. }
+            | Operator::TableSet { .. }
+            | Operator::TableGrow { .. }
+            | Operator::TableCopy { .. }
+            | Operator::TableFill { .. }
+            | Operator::TableInit { .. }
+            | Operator::ElemDrop { .. }
+    )
 }
 
 /// Parameters and results of a block.

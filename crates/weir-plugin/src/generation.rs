@@ -88,8 +88,8 @@ impl Generation {
         Ok(generation)
     }
 
-    /// Stands in for one that cannot be had: its policy decides about every request. `compiled` only
-    /// says which hooks they would meet.
+    /// Stands in for one that cannot be had: its policy decides about every request. `compiled`
+    /// only says which hooks they would meet.
     pub(crate) fn broken(
         engine: &Engine,
         threads: &Threads,

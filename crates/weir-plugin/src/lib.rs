@@ -30,6 +30,7 @@ mod keeper;
 pub mod limits;
 mod log;
 mod machinery;
+mod make;
 mod memory;
 mod module;
 mod own;
@@ -59,6 +60,7 @@ mod timer;
 mod trial;
 mod views;
 mod wasi;
+mod workshop;
 
 pub use at_once::{AtOnce, Glance};
 pub use body::BodyBuffer;

@@ -31,7 +31,7 @@ pub(crate) const EXCHANGES_MAX: usize = 65_536;
 pub(crate) const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
 /// CPU time that a plugin may take to start and configure itself. It does so on a thread of its
-/// own, at low priority.
+/// own, at low priority when it is deployed.
 pub(crate) const START_CPU_MAX: Duration = Duration::from_secs(10);
 
 /// How long a plugin may hold a request back without a word.
@@ -91,6 +91,21 @@ pub(crate) const OUTPUT_LINE_BYTES_MAX: usize = 8192;
 
 /// Plugins of one process.
 pub const PLUGINS_MAX: usize = 1000;
+
+/// Deployments that are made at once, and that wait for it: each holds a module in memory.
+pub(crate) const DEPLOYMENTS_MAX: usize = 4;
+pub(crate) const DEPLOYMENTS_WAITING_MAX: usize = 8;
+
+/// Bytes of a module that is compiled beside a large one. Those in Rust and C are smaller, those in
+/// Go are not.
+pub(crate) const MODULE_SMALL_BYTES: usize = 512 << 10;
+
+/// Threads that compile one module: each may take some hundred megabytes for the worst function
+/// that is let through.
+pub(crate) const COMPILER_THREADS_MAX: usize = 4;
+
+/// How often a deployment is made again because the plugin changed meanwhile.
+pub(crate) const ROUNDS_MAX: usize = 5;
 
 /// Deployments before the one in force that a rollback can go back to.
 pub const HISTORY_MAX: usize = 5;

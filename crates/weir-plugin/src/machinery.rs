@@ -9,8 +9,9 @@ use crate::keeper::Keeper;
 use crate::place::Threads;
 use crate::problem::PluginError;
 use crate::stream::enter_place;
+use crate::workshop::BENCHES;
 
-/// Lowest priority but one: a thread gets what others leave (nice(2)).
+/// The lowest priority: a thread gets what others leave (nice(2)).
 const NICE: i32 = 19;
 
 /// Engine, keeper and threads.
@@ -18,14 +19,15 @@ pub(crate) struct Machinery {
     pub(crate) engine: Engine,
     pub(crate) threads: Threads,
     pub(crate) keeper: Keeper,
-    /// The number, to the watch, of the thread that deploys.
+    /// The number, to the watch, of the first bench of the workshop.
     pub(crate) mark: usize,
     /// Threads for long calls end when these are dropped.
     _ends: Vec<oneshot::Sender<()>>,
 }
 
 impl Machinery {
-    /// Starts everything.
+    /// Starts everything. The calling thread must not be one of low priority: what it starts would
+    /// have that too, and the watch keeps plugins to their time.
     ///
     /// # Errors
     /// [`PluginError::Machine`].
@@ -42,8 +44,8 @@ impl Machinery {
             ends.push(end);
         }
         let threads = Threads { workers, long };
-        // One mark for the keeper, and one for deployments.
-        let engine = Engine::new(threads.len() + 2).map_err(failed)?;
+        // One mark for the keeper, and one for each bench.
+        let engine = Engine::new(threads.len() + 1 + BENCHES).map_err(failed)?;
         let keeper = Keeper::start(threads.len())
             .map_err(|cause| failed(format!("no thread for the keeper: {cause}")))?;
         let mark = threads.len() + 1;
@@ -57,7 +59,7 @@ fn long_thread(number: usize, place: usize) -> std::io::Result<(Handle, oneshot:
     let handle = runtime.handle().clone();
     let (end, ended) = oneshot::channel::<()>();
     std::thread::Builder::new().name(format!("plugin-long-{number}")).spawn(move || {
-        yield_to_others();
+        yield_to_others(NICE);
         enter_place(place);
         // Either way the sender is gone.
         let _ = runtime.block_on(ended);
@@ -67,8 +69,8 @@ fn long_thread(number: usize, place: usize) -> std::io::Result<(Handle, oneshot:
 
 /// Lowers the priority of the calling thread: on Linux nice is a thread's own, whatever POSIX says
 /// (setpriority(2), "C library/kernel differences").
-pub(crate) fn yield_to_others() {
-    if let Err(cause) = rustix::process::setpriority_process(None, NICE) {
+pub(crate) fn yield_to_others(nice: i32) {
+    if let Err(cause) = rustix::process::setpriority_process(None, nice) {
         tracing::debug!(%cause, "a thread of plugins keeps its priority");
     }
 }

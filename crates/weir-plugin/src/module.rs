@@ -194,8 +194,8 @@ impl Compiled {
         tracing::warn!("a module is compiled the quick way: its code is larger and slower");
         let code = engine.quick()?.precompile_module(wasm)?;
         // SAFETY: the compiler has just made this code, from a module that it checked, and nobody
-        // else has had it. wasmtime compares what the engines have in common when it loads it. Test:
-        // `plugins/bombs.rs`.
+        // else has had it. wasmtime compares what the engines have in common when it loads it.
+        // Test: `plugins/bombs.rs`.
         unsafe { Module::deserialize(engine.wasm(), &code) }
     }
 

@@ -40,6 +40,10 @@ struct Canary {
 pub(crate) struct Book {
     pub(crate) page: Page,
     pub(crate) trial: Option<Trial>,
+    /// Counts what came into force, so that what was made for another state of things is noticed.
+    pub(crate) turn: u64,
+    /// The same of what was taken back by hand, or by the configuration.
+    pub(crate) withdrawals: u64,
     /// How the last trial ended, for people.
     pub(crate) last_trial: Option<String>,
     /// Generations that were replaced, with requests on them perhaps.
@@ -134,6 +138,7 @@ impl Plugin {
         let mut book = self.book.lock();
         let before = self.active.swap(Some(generation));
         book.page = page;
+        book.turn += 1;
         book.retire(before);
     }
 
@@ -162,7 +167,13 @@ impl Plugin {
         book.trial = None;
         book.last_trial = Some(how);
         book.page = page;
+        book.turn += 1;
         book.retire(before);
+    }
+
+    /// What is being made for it is not to come into force.
+    pub(crate) fn withdraw(&self) {
+        self.book.lock().withdrawals += 1;
     }
 
     /// Nothing is in force any more.
@@ -171,6 +182,7 @@ impl Plugin {
         let mut book = self.book.lock();
         let before = self.active.swap(None);
         book.page = Page::default();
+        book.turn += 1;
         book.retire(before);
     }
 }

@@ -115,6 +115,24 @@ pub enum PluginError {
         /// The limit.
         limit: usize,
     },
+    /// More deployments wait than may.
+    #[error("{limit} deployments are waiting already, which is the most; try again later")]
+    Busy {
+        /// The limit.
+        limit: usize,
+    },
+    /// Whoever asked for a deployment is gone, so nothing comes of it.
+    #[error("dropped: whoever asked for it is gone")]
+    Abandoned,
+    /// It was taken back while another deployment of it was being made.
+    #[error(
+        "plugin {name:?} was rolled back, removed or configured anew while this was being made; \
+         deploy it again if it is still wanted"
+    )]
+    Overtaken {
+        /// The plugin.
+        name: String,
+    },
     /// What was decided at start cannot be decided again.
     #[error("{what} cannot change while the server runs: restart it")]
     NeedsRestart {

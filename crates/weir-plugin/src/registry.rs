@@ -1,8 +1,9 @@
 //! All plugins of the process. What this module leaves to others: how a plugin comes into force
 //! (`deploy`), what the configuration says (`configured`), trials (`trial`), the disk (`store`).
 //!
-//! Changes are made by one thread, one at a time, at low priority; see `deployer`. Whoever asks for
-//! one waits, so it must not be a worker.
+//! What is to come into force is made on threads of low priority (`workshop`), and put there by one
+//! thread, one change at a time (`deployer`). Whoever asks for a change waits, so it must not be a
+//! worker.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,6 +28,7 @@ use crate::services::Services;
 use crate::shared::Commons;
 use crate::store::{Manifest, Store};
 use crate::views::{Details, State, Summary};
+use crate::workshop::{NICE, Workshop};
 
 /// All plugins of a process. Clones are the same.
 #[derive(Clone)]
@@ -48,6 +50,7 @@ pub(crate) struct Inner {
     code: Mutex<HashMap<String, Weak<Compiled>>>,
     last_generation: AtomicU64,
     deployer: Deployer,
+    workshop: Arc<Workshop>,
     listeners: Mutex<Vec<Listener>>,
 }
 
@@ -80,6 +83,7 @@ impl Plugins {
             code: Mutex::default(),
             last_generation: AtomicU64::new(0),
             deployer: Deployer::default(),
+            workshop: Arc::default(),
             listeners: Mutex::default(),
         }))
     }
@@ -114,8 +118,7 @@ impl Plugins {
     /// # Errors
     /// The first plugin that cannot be deployed, by name; a `use` of a plugin that does not exist.
     pub fn prepare(&self, config: &Config) -> Result<Prepared, PluginError> {
-        let config = config.clone();
-        self.0.deployer.run(&self.0, move |inner| Prepared::new(inner, &config))
+        Prepared::new(&self.0, config)
     }
 
     /// Prepares, and puts in force. Listeners are not told: the caller knows.
@@ -123,7 +126,6 @@ impl Plugins {
     /// # Errors
     /// As [`Plugins::prepare`] and [`Prepared::commit`].
     pub fn configure(&self, config: &Config) -> Result<(), PluginError> {
-        // Plugins are started with the first one that there is.
         self.prepare(config)?.commit()
     }
 
@@ -132,7 +134,11 @@ impl Plugins {
     /// # Errors
     /// Whatever is wrong with it; what was in force stays in force.
     pub fn deploy(&self, wanted: Deployment) -> Result<Deployed, PluginError> {
-        let deployed = self.0.deployer.run(&self.0, |inner| inner.deploy(wanted))?;
+        let deployed = self.0.deploy(&wanted).inspect_err(|cause| {
+            if matches!(cause, PluginError::Abandoned) {
+                tracing::info!(plugin = wanted.name, "deployment dropped: whoever asked is gone");
+            }
+        })?;
         self.0.tell();
         Ok(deployed)
     }
@@ -143,8 +149,7 @@ impl Plugins {
     /// [`PluginError::Unknown`], [`PluginError::NothingBefore`], or what keeps the earlier one from
     /// starting.
     pub fn rollback(&self, name: &str) -> Result<Deployed, PluginError> {
-        let name = name.to_owned();
-        let deployed = self.0.deployer.run(&self.0, move |inner| inner.rollback(&name))?;
+        let deployed = self.0.rollback(name)?;
         self.0.tell();
         Ok(deployed)
     }
@@ -219,9 +224,10 @@ impl Plugins {
 fn warm_up(inner: &Arc<Inner>) {
     let inner = Arc::clone(inner);
     let warming = std::thread::Builder::new().name("plugin-warm-up".to_owned()).spawn(move || {
-        yield_to_others();
+        // First: what is started there is not to have a low priority.
         if let Ok(machinery) = inner.machinery() {
             drop(inner);
+            yield_to_others(NICE);
             machinery.engine.warm_up();
         }
     });
@@ -247,6 +253,10 @@ impl Metered {
 impl Inner {
     pub(crate) fn deployer(&self) -> &Deployer {
         &self.deployer
+    }
+
+    pub(crate) fn workshop(&self) -> &Arc<Workshop> {
+        &self.workshop
     }
 
     pub(crate) fn settings(&self) -> &weir_config::Plugins {

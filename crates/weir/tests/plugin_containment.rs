@@ -7,10 +7,14 @@ mod common;
 
 #[path = "plugins/bombs.rs"]
 mod bombs;
+#[path = "plugins/broken.rs"]
+mod broken;
 #[path = "plugins/bystanders.rs"]
 mod bystanders;
 #[path = "plugins/deployments.rs"]
 mod deployments;
+#[path = "plugins/making.rs"]
+mod making;
 #[path = "plugins/quarantine.rs"]
 mod quarantine;
 #[path = "plugins/site.rs"]

@@ -430,43 +430,6 @@ fn deployments_are_there_after_a_restart() {
     assert!(err.contains("another process uses it"), "{err}");
 }
 
-#[test]
-fn a_lost_module_stops_its_plugin_and_not_the_server() {
-    let kept = TempDir::new().unwrap();
-    let store = kept.path().join("store");
-    let block = format!("plugins {{ store \"{}\"; }}", store.display());
-    let mut site = Site::start(TempDir::new().unwrap(), &block);
-    site.done(&["deploy", "gentle", "v1.wat", "--route", "/one"]);
-    site.done(&["deploy", "strict", "v2.wat", "--route", "/two/*", "--on-failure", "fail"]);
-    site.weir.stop();
-    for module in std::fs::read_dir(store.join("modules")).unwrap() {
-        std::fs::remove_file(module.unwrap().path()).unwrap();
-    }
-    let mut site = Site::start(TempDir::new().unwrap(), &block);
-    assert_eq!((site.mark("/one"), site.mark("/three")), (None, None));
-    let two = || client::get(site.address, "a.example", "/two/x").unwrap().status;
-    assert_eq!(two(), 500);
-    let list = site.done(&["list"]);
-    assert!(list.contains("gentle               broken "), "{list}");
-    let shown = site.done(&["show", "strict"]);
-    assert!(shown.contains("\nbroken    the store of plugins ") && shown.contains("is gone"));
-    let metrics = site.metrics();
-    assert_eq!(metrics["weir_plugin_state{plugin=\"strict\",state=\"broken\"}"], 1.0);
-    site.weir.wait_for_log("plugin is broken");
-    site.done(&["deploy", "strict", "v2.wat"]);
-    assert_eq!(site.mark("/two/x"), some("v2"));
-    site.done(&["remove", "gentle"]);
-    site.weir.stop();
-    // A module that is there and does not start any more stops nobody either.
-    let manifest = store.join("deployments.json");
-    let strict = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, strict.replace("\"memory\": 67108864", "\"memory\": 65536")).unwrap();
-    let site = Site::start(TempDir::new().unwrap(), &block);
-    assert_eq!(site.show("strict")["state"], "broken");
-    assert!(site.show("strict")["broken"].as_str().unwrap().contains("memory"));
-    assert_eq!(site.mark("/one"), None);
-}
-
 /// The configuration of another server with the same store.
 fn directory_of(site: &Site, store: &str) -> TempDir {
     let directory = TempDir::new().unwrap();

@@ -1,5 +1,6 @@
 //! `/plugins`: what is deployed, deploying, going back, removing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -128,15 +129,21 @@ async fn deploy(plugins: Plugins, name: String, request: Request<Incoming>) -> R
         let _place = RECEIVING.acquire().await;
         tokio::time::timeout(BODY_TIMEOUT, read(&name, request)).await
     };
+    // Held by this request: with its client, the wish for the deployment goes.
+    let asker = Arc::new(());
     let deployment = match read.await {
-        Ok(Ok(deployment)) => deployment,
+        Ok(Ok(deployment)) => {
+            weir_plugin::Deployment { asker: Some(Arc::downgrade(&asker)), ..deployment }
+        }
         Ok(Err((status, why))) => return error(status, &why),
         Err(_) => {
             let why = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
             return error(StatusCode::REQUEST_TIMEOUT, &why);
         }
     };
-    reply(change(move || plugins.deploy(deployment)).await)
+    let deployed = change(move || plugins.deploy(deployment)).await;
+    drop(asker);
+    reply(deployed)
 }
 
 type Wrong = (StatusCode, String);
@@ -225,7 +232,9 @@ fn status(error: &PluginError) -> StatusCode {
         PluginError::Unknown { .. } => StatusCode::NOT_FOUND,
         PluginError::NothingBefore { .. }
         | PluginError::Configured { .. }
+        | PluginError::Overtaken { .. }
         | PluginError::TooMany { .. } => StatusCode::CONFLICT,
+        PluginError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
         PluginError::Module { .. } | PluginError::Start { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
