@@ -23,8 +23,8 @@ const LIMITS: Counts = Counts {
 };
 
 /// Bytes of one function's body. The largest of Go's library has 62,000, and the compiler takes up
-/// to half a gigabyte for one of this size.
-const FUNCTION_BYTES_MAX: u64 = 1 << 20;
+/// to 300 MB of memory for one of this size.
+const FUNCTION_BYTES_MAX: usize = 512 << 10;
 
 /// Elements that a table may start with.
 const TABLE_ELEMENTS_MAX: u64 = 10_000_000;
@@ -105,9 +105,6 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Checked, ModuleError> {
                 }
             }
             Payload::CodeSectionEntry(body) => {
-                let range = body.range();
-                let bytes = (range.end - range.start) as u64;
-                beyond("bytes in one function", bytes, FUNCTION_BYTES_MAX)?;
                 seen.body(&body, wasm)?;
             }
             Payload::ExportSection(section) => {
@@ -132,6 +129,11 @@ impl Seen {
         let signature = signature.and_then(|signature| self.types.get(signature as usize));
         let index = self.imported_functions + self.bodies;
         self.bodies += 1;
+        let bytes = body.range().len();
+        if bytes > FUNCTION_BYTES_MAX {
+            let (function, limit) = (name_of(index, wasm), FUNCTION_BYTES_MAX);
+            return Err(ModuleError::LargeFunction { function, bytes, limit });
+        }
         self.effort.add(signature, &self.types, body, || name_of(index, wasm))
     }
 }

@@ -28,8 +28,8 @@ const STUB: &[u8] = br#"(module (memory (export "memory") 0)
 pub(crate) struct Ready {
     pub(crate) generation: Arc<Generation>,
     pub(crate) record: Record,
-    /// The module, unless only its code was needed: a store keeps it from the moment that the record
-    /// is written down.
+    /// The module, unless only its code was needed: a store keeps it from the moment that the
+    /// record is written down.
     pub(crate) given: Option<Bytes>,
     pub(crate) compile: Duration,
     pub(crate) start: Duration,

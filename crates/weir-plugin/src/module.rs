@@ -77,6 +77,16 @@ pub enum ModuleError {
         /// How much may be.
         limit: u64,
     },
+    /// One of its functions is larger than any should be.
+    #[error("the module's {function} has {bytes} bytes, and at most {limit} are taken")]
+    LargeFunction {
+        /// Its number, and its name if it has one.
+        function: String,
+        /// Its size.
+        bytes: usize,
+        /// What is taken.
+        limit: usize,
+    },
     /// The compiler would take too long over it.
     #[error(
         "the module would take the compiler too long: {what}, about {effort_s:.1} s of its time, and \

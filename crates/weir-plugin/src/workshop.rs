@@ -20,8 +20,8 @@ use crate::problem::PluginError;
 const STACK_BYTES: usize = 8 << 20;
 
 /// A compiler takes what requests leave, but must not starve under full load: of a processor that a
-/// worker wants too, a thread gets a tenth at this value (sched(7): weight 110 against 1024), and at
-/// 19 one part in seventy, so that what takes an eighth of a second took eight.
+/// worker wants too, a thread gets a tenth at this value (sched(7): weight 110 against 1024), and
+/// at 19 one part in seventy, so that what takes an eighth of a second took eight.
 pub(crate) const NICE: i32 = 10;
 
 /// How often somebody who waits looks whether whoever asked is still there.
@@ -43,8 +43,8 @@ pub(crate) struct Workshop {
 #[derive(Default)]
 struct State {
     taken: [bool; BENCHES],
-    /// Plugins that have a bench: one after the other deploys the same plugin, in the order in which
-    /// they come into force.
+    /// Plugins that have a bench: one after the other deploys the same plugin, in the order in
+    /// which they come into force.
     names: BTreeSet<String>,
     waiting: usize,
     /// The compiler at work on any module, and the one that only takes small ones.
