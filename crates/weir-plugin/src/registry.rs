@@ -18,7 +18,7 @@ use crate::configured::Prepared;
 use crate::deploy::{Deployed, Deployment};
 use crate::deployer::Deployer;
 use crate::engine::Engine;
-use crate::machinery::{Machinery, yield_to_others};
+use crate::machinery::{Machinery, NICE, yield_to_others};
 use crate::module::Compiled;
 use crate::plugin::{Plugin, Totals};
 use crate::problem::PluginError;
@@ -28,7 +28,7 @@ use crate::services::Services;
 use crate::shared::Commons;
 use crate::store::{Manifest, Store};
 use crate::views::{Details, State, Summary};
-use crate::workshop::{NICE, Workshop};
+use crate::workshop::Workshop;
 
 /// All plugins of a process. Clones are the same.
 #[derive(Clone)]

@@ -13,16 +13,11 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::limits::{
     COMPILER_THREADS_MAX, DEPLOYMENTS_MAX, DEPLOYMENTS_WAITING_MAX, MODULE_SMALL_BYTES,
 };
-use crate::machinery::yield_to_others;
+use crate::machinery::{NICE, yield_to_others};
 use crate::problem::PluginError;
 
 /// Compilers recurse.
 const STACK_BYTES: usize = 8 << 20;
-
-/// A compiler takes what requests leave, but must not starve under full load: of a processor that a
-/// worker wants too, a thread gets a tenth at this value (sched(7): weight 110 against 1024), and
-/// at 19 one part in seventy, so that what takes an eighth of a second took eight.
-pub(crate) const NICE: i32 = 10;
 
 /// How often somebody who waits looks whether whoever asked is still there.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
