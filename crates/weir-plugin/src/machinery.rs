@@ -12,8 +12,8 @@ use crate::stream::enter_place;
 use crate::workshop::BENCHES;
 
 /// What takes long gets what requests leave, but must not starve under full load: of a processor
-/// that a worker wants too, a thread gets a tenth at this value (sched(7): weight 110 against 1024),
-/// and at 19 one part in seventy, so that what takes an eighth of a second took eight.
+/// that a worker wants too, a thread gets a tenth at this value (sched(7): weight 110 of 1024), and
+/// at 19 one part in seventy, so that what takes an eighth of a second took eight.
 pub(crate) const NICE: i32 = 10;
 
 /// Engine, keeper and threads.
