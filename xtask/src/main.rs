@@ -17,6 +17,14 @@ cargo xtask COMMAND
   help                      print this
 ";
 
+/// The folder of the repository, by what cargo says now: two checkouts with one target folder share
+/// the program, and it may have been compiled in the other.
+fn root() -> std::path::PathBuf {
+    let compiled_in = || env!("CARGO_MANIFEST_DIR").into();
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(compiled_in);
+    std::path::Path::new(&own).join("..")
+}
+
 fn main() -> ExitCode {
     if std::env::var_os(plugins::rustc::WRAPPER).is_some() {
         let ran = plugins::rustc::run(std::env::args_os().skip(1).collect());

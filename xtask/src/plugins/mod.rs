@@ -61,11 +61,7 @@ fn select(names: &[&String]) -> Result<Vec<&'static Plugin>, String> {
 }
 
 fn folder() -> Result<PathBuf, String> {
-    // What cargo says now: two checkouts with one target folder share the program, and it may have
-    // been compiled in the other.
-    let own = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let own = own.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    let folder = own.join("../plugins");
+    let folder = crate::root().join("plugins");
     folder.canonicalize().map_err(|e| format!("{}: {e}", folder.display()))
 }
 

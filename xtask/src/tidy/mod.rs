@@ -63,7 +63,7 @@ impl Tree {
     /// # Errors
     /// Says that `git` is missing or that this is no repository of its.
     pub(crate) fn of_repository() -> Result<Tree, String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = crate::root();
         let root = root.canonicalize().map_err(|e| format!("{}: {e}", root.display()))?;
         let listing = Command::new("git").args(["ls-files", "-z"]).current_dir(&root).output();
         let listing = listing.map_err(|e| format!("tidy asks git for the list of files: {e}"))?;
@@ -137,7 +137,7 @@ mod tests {
     fn every_kind_of_check_is_run() {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let tree = Tree {
-            root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
+            root: crate::root(),
             files: vec![
                 file("a.rs", "fn a() {}\n"),
                 file("b.txt", "no line break at the end"),
