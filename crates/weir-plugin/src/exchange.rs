@@ -318,8 +318,14 @@ impl Exchange {
     }
 
     /// Another request begins where one has ended.
-    pub(crate) fn begin(&mut self, facts: Facts) {
-        self.facts = facts;
+    #[inline]
+    pub(crate) fn begin(&mut self, facts: &Facts) {
+        // Most often of the same connection, whose count need not be touched.
+        if !Arc::ptr_eq(&self.facts.about, &facts.about) {
+            self.facts.about = Arc::clone(&facts.about);
+        }
+        self.facts.started = facts.started;
+        self.facts.bag.clone_from(&facts.bag);
         self.request_body_offset = 0;
         self.response_body_offset = 0;
         self.stored = StoredFacts::default();

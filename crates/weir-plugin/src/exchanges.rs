@@ -44,24 +44,30 @@ impl Exchanges {
 
     /// One for another request.
     #[inline]
-    pub(crate) fn fresh(&mut self, facts: Facts) -> Box<Exchange> {
+    pub(crate) fn fresh(&mut self, facts: &Facts) -> Box<Exchange> {
         match self.spares.pop() {
             Some(mut spare) => {
                 spare.begin(facts);
                 spare
             }
-            None => Box::new(Exchange::new(facts)),
+            None => Box::new(Exchange::new(facts.clone())),
         }
     }
 
     /// One is over.
     #[inline]
     pub(crate) fn retire(&mut self, id: &u32) {
-        if let Some(mut over) = self.remove(id)
-            && self.spares.len() < SPARES_MAX
-        {
+        if let Some(mut over) = self.remove(id) {
             over.end();
-            self.spares.push(over);
+            self.keep(over);
+        }
+    }
+
+    /// One that holds nothing of its request is there for another.
+    #[inline]
+    pub(crate) fn keep(&mut self, spare: Box<Exchange>) {
+        if self.spares.len() < SPARES_MAX {
+            self.spares.push(spare);
         }
     }
 

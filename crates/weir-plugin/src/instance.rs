@@ -24,8 +24,6 @@ pub(crate) struct Instance {
     engine: Engine,
     /// Other hooks may look at the request after the first.
     sees_more: bool,
-    /// Used by one request after the other, as long as the plugin leaves no trace in it.
-    spare: Option<Box<Exchange>>,
     /// Numbers the requests.
     last_id: u32,
 }
@@ -70,14 +68,7 @@ impl Instance {
         let sees_more = compiled.hooks().of_requests() != Hooks::only(Phase::RequestHead);
         let host = store.data_mut();
         host.cpu.limit = host.environment.policy.cpu;
-        Ok(Instance {
-            store,
-            guest,
-            engine: engine.clone(),
-            sees_more,
-            spare: None,
-            last_id: FIRST_ID,
-        })
+        Ok(Instance { store, guest, engine: engine.clone(), sees_more, last_id: FIRST_ID })
     }
 
     pub(crate) fn serial(&self) -> u64 {
@@ -100,7 +91,7 @@ impl Instance {
     /// # Errors
     /// If the plugin fails, or has too many open.
     pub(crate) fn open(&mut self, facts: Facts) -> Result<u32, Failure> {
-        let id = self.insert(facts, |_| {})?;
+        let id = self.insert(&facts, |_| {})?;
         self.call(|guest, store| match guest {
             Guest::ProxyWasm(guest) => guest.open(store, id),
             Guest::Own(_) => Ok(()),
@@ -118,7 +109,7 @@ impl Instance {
         facts: &Facts,
         head: Arc<dyn Lend<RequestHead>>,
     ) -> Result<(u32, Action), Failure> {
-        let id = self.insert(facts.clone(), |exchange| {
+        let id = self.insert(facts, |exchange| {
             exchange.request = Some(Lent::Shared(head));
             exchange.phase = Phase::RequestHead;
         })?;
@@ -133,7 +124,7 @@ impl Instance {
     }
 
     /// An exchange for a request that begins. Returns its number.
-    fn insert(&mut self, facts: Facts, fill: impl FnOnce(&mut Exchange)) -> Result<u32, Failure> {
+    fn insert(&mut self, facts: &Facts, fill: impl FnOnce(&mut Exchange)) -> Result<u32, Failure> {
         if self.store.data().exchanges.len() >= EXCHANGES_MAX {
             let message = format!("{EXCHANGES_MAX} requests are open in one instance");
             return Err(Failure::new(FailureKind::Overflow, message));
@@ -166,7 +157,8 @@ impl Instance {
         facts: &Facts,
         head: impl FnOnce() -> Arc<dyn Lend<RequestHead>>,
     ) -> Result<Option<(Box<Exchange>, Action)>, Failure> {
-        let mut exchange = self.blank(facts);
+        let mut exchange = self.store.data_mut().exchanges.fresh(facts);
+        exchange.phase = Phase::RequestHead;
         if let Guest::Own(guest) = &self.guest
             && (guest.sees_request() || self.sees_more)
         {
@@ -186,25 +178,9 @@ impl Instance {
             return Ok(Some((exchange, action)));
         }
         exchange.request = None;
-        self.spare = Some(exchange);
+        exchange.own.number = 0;
+        self.store.data_mut().exchanges.keep(exchange);
         Ok(None)
-    }
-
-    /// An exchange for a glance.
-    #[inline]
-    fn blank(&mut self, facts: &Facts) -> Box<Exchange> {
-        let Some(mut spare) = self.spare.take() else {
-            let mut exchange = Box::new(Exchange::new(facts.clone()));
-            exchange.phase = Phase::RequestHead;
-            return exchange;
-        };
-        if !Arc::ptr_eq(&spare.facts.about, &facts.about) {
-            spare.facts.about = Arc::clone(&facts.about);
-        }
-        spare.facts.started = facts.started;
-        spare.facts.bag.clone_from(&facts.bag);
-        spare.own.number = 0;
-        spare
     }
 
     /// Runs a hook over an exchange that is only here for this one call (Weir's own interface).
