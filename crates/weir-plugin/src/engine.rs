@@ -1,17 +1,17 @@
 //! wasmtime as Weir sets it up, and the watch over calls that take long.
 //!
-//! A call costs the watch nothing but two stores: it writes that it began and that it ended. A
-//! thread looks every few milliseconds; if it meets a call, it looks again every millisecond and
-//! moves wasmtime's epoch, upon which the running code asks [`crate::host::Host`] whether its CPU
-//! time is up.
+//! A call costs the watch nothing but two stores: its thread writes that it began and that it ended
+//! ([`crate::running`]). A thread looks every few milliseconds; if it meets a call, it looks again
+//! every millisecond and moves wasmtime's epoch, upon which the running code asks
+//! [`crate::host::Host`] whether its CPU time is up.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Config, OptLevel, RegallocAlgorithm, WasmFeatures};
 
 use crate::limits::{STACK_BYTES, WATCH_PERIOD, WATCH_PERIOD_BUSY};
+use crate::running;
 
 /// The engine that all plugins of a process share.
 #[derive(Clone)]
@@ -19,41 +19,21 @@ pub struct Engine {
     wasm: wasmtime::Engine,
     /// For modules that would take the compiler too long otherwise, once there was one.
     quick: Arc<OnceLock<wasmtime::Engine>>,
-    calls: Arc<[CallMark]>,
-}
-
-/// Counts calls in and out of one place: odd while one is running.
-#[derive(Default)]
-#[repr(align(64))]
-pub(crate) struct CallMark(AtomicU32);
-
-impl CallMark {
-    /// Only the one who has the place's instance may call this.
-    #[inline]
-    pub(crate) fn flip(&self) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
-    }
-
-    fn is_running(&self) -> bool {
-        !self.0.load(Relaxed).is_multiple_of(2)
-    }
 }
 
 impl Engine {
-    /// Sets the engine up for as many places as there are threads that run plugins, and starts the
-    /// watch.
+    /// Sets the engine up, and starts the watch, which ends with it.
     ///
     /// # Errors
     /// If wasmtime cannot work on this machine, or the system gives no thread.
-    pub fn new(places: usize) -> Result<Engine, String> {
+    pub fn new() -> Result<Engine, String> {
         let wasm = wasmtime::Engine::new(&config()).map_err(|cause| format!("{cause:#}"))?;
-        let calls: Arc<[CallMark]> = (0..places).map(|_| CallMark::default()).collect();
-        let (engine, marks) = (wasm.weak(), Arc::downgrade(&calls));
+        let engine = wasm.weak();
         std::thread::Builder::new()
             .name("plugin-watch".to_owned())
-            .spawn(move || watch(&engine, &marks))
+            .spawn(move || watch(&engine))
             .map_err(|cause| format!("no thread to watch over plugins: {cause}"))?;
-        Ok(Engine { wasm, quick: Arc::default(), calls })
+        Ok(Engine { wasm, quick: Arc::default() })
     }
 
     /// Compiles for this engine in time that is linear, code that is larger and slower.
@@ -71,10 +51,6 @@ impl Engine {
 
     pub(crate) fn wasm(&self) -> &wasmtime::Engine {
         &self.wasm
-    }
-
-    pub(crate) fn mark(&self, place: usize) -> &CallMark {
-        &self.calls[place]
     }
 
     /// Compiles a module that nobody needs, so that the compiler's code and tables are in memory.
@@ -125,16 +101,14 @@ fn config() -> Config {
     config
 }
 
-fn watch(engine: &wasmtime::EngineWeak, calls: &Weak<[CallMark]>) {
+fn watch(engine: &wasmtime::EngineWeak) {
     loop {
-        let busy = {
-            let (Some(engine), Some(calls)) = (engine.upgrade(), calls.upgrade()) else { return };
-            let busy = calls.iter().any(CallMark::is_running);
-            if busy {
-                engine.increment_epoch();
-            }
-            busy
-        };
+        let busy = running::is_any();
+        match engine.upgrade() {
+            Some(engine) if busy => engine.increment_epoch(),
+            Some(_) => {}
+            None => return,
+        }
         std::thread::sleep(if busy { WATCH_PERIOD_BUSY } else { WATCH_PERIOD });
     }
 }

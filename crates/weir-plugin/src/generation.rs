@@ -68,8 +68,7 @@ pub struct Generation {
 const PHASES: usize = Phase::Log as usize + 1;
 
 impl Generation {
-    /// Starts an instance at every place. May take long: not for a worker's thread. `mark` is the
-    /// calling thread's number.
+    /// Starts an instance at every place. May take long: not for a worker's thread.
     ///
     /// # Errors
     /// If an instance fails to start.
@@ -79,11 +78,10 @@ impl Generation {
         keeper: &Keeper,
         compiled: Arc<Compiled>,
         environment: Arc<Environment>,
-        mark: usize,
     ) -> Result<Arc<Generation>, Failure> {
         let generation = Generation::new(engine, threads, keeper, compiled, environment, None);
         for place in 0..threads.len() {
-            generation.start_at(place, mark)?;
+            generation.start_at(place)?;
         }
         Ok(generation)
     }
@@ -140,7 +138,7 @@ impl Generation {
     ///
     /// # Errors
     /// If it fails to start.
-    pub(crate) fn start_at(&self, place: usize, mark: usize) -> Result<(), Failure> {
+    pub(crate) fn start_at(&self, place: usize) -> Result<(), Failure> {
         let worker = self.threads.worker_of(place);
         let home = Home {
             place,
@@ -152,8 +150,7 @@ impl Generation {
             serial: self.next_serial.fetch_add(1, Relaxed),
         };
         let environment = Arc::clone(&self.environment);
-        let mark = self.engine.mark(mark);
-        let instance = Instance::start(&self.engine, &self.compiled, environment, home, mark)?;
+        let instance = Instance::start(&self.engine, &self.compiled, environment, home)?;
         self.slots[place].fill(Box::new(instance));
         self.filled.notify_waiters();
         Ok(())
@@ -323,9 +320,9 @@ impl Generation {
     }
 
     /// The rest is over: instances are there again.
-    pub(crate) fn end_rest(self: &Arc<Self>, mark: usize) {
+    pub(crate) fn end_rest(self: &Arc<Self>) {
         for place in 0..self.slots.len() {
-            if let Err(failure) = self.start_at(place, mark) {
+            if let Err(failure) = self.start_at(place) {
                 return self.failed_at(place, &failure);
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wasmtime::Store;
 
 use crate::call::CallResult;
-use crate::engine::{CallMark, Engine};
+use crate::engine::Engine;
 use crate::exchange::{Action, Exchange, Facts, Lend, Lent, Phase, RequestHead};
 use crate::failure::{Failure, FailureKind};
 use crate::hooks::Hooks;
@@ -15,13 +15,12 @@ use crate::host::{Environment, Host};
 use crate::limits::EXCHANGES_MAX;
 use crate::module::{Abi, Compiled};
 use crate::place::Home;
-use crate::{own, proxy_wasm, wasi};
+use crate::{own, proxy_wasm, running, wasi};
 
 /// A running plugin.
 pub(crate) struct Instance {
     store: Store<Host>,
     guest: Guest,
-    engine: Engine,
     /// Other hooks may look at the request after the first.
     sees_more: bool,
     /// Numbers the requests.
@@ -36,8 +35,7 @@ enum Guest {
 }
 
 impl Instance {
-    /// Instantiates, starts and configures. May take long: not for a worker's thread. `mark` is the
-    /// calling thread's own.
+    /// Instantiates, starts and configures. May take long: not for a worker's thread.
     ///
     /// # Errors
     /// If it fails, or refuses its configuration.
@@ -46,7 +44,6 @@ impl Instance {
         compiled: &Compiled,
         environment: Arc<Environment>,
         home: Home,
-        mark: &CallMark,
     ) -> Result<Instance, Failure> {
         let mut store = Store::new(engine.wasm(), Host::new(environment, home));
         store.limiter(|host| &mut host.bounds);
@@ -56,7 +53,7 @@ impl Instance {
                 false => wasmtime::UpdateDeadline::Continue(1),
             })
         });
-        let guest = run(&mut store, mark, |store| {
+        let guest = run(&mut store, |store| {
             let instance =
                 compiled.pre().instantiate(&mut *store).map_err(|error| Failure::of(&error))?;
             store.data_mut().memory = instance.get_memory(&mut *store, "memory");
@@ -68,7 +65,7 @@ impl Instance {
         let sees_more = compiled.hooks().of_requests() != Hooks::only(Phase::RequestHead);
         let host = store.data_mut();
         host.cpu.limit = host.environment.policy.cpu;
-        Ok(Instance { store, guest, engine: engine.clone(), sees_more, last_id: FIRST_ID })
+        Ok(Instance { store, guest, sees_more, last_id: FIRST_ID })
     }
 
     pub(crate) fn serial(&self) -> u64 {
@@ -294,9 +291,8 @@ impl Instance {
         &mut self,
         call: impl FnOnce(&mut Guest, &mut Store<Host>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        let mark = self.engine.mark(self.store.data().home.place);
         let guest = &mut self.guest;
-        run(&mut self.store, mark, |store| call(guest, store))
+        run(&mut self.store, |store| call(guest, store))
     }
 }
 
@@ -307,16 +303,13 @@ const FIRST_ID: u32 = 1;
 #[inline]
 fn run<R>(
     store: &mut Store<Host>,
-    mark: &CallMark,
     call: impl FnOnce(&mut Store<Host>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     store.set_epoch_deadline(1);
     let host = store.data_mut();
     host.cpu.begin();
     host.bounds.refused = false;
-    mark.flip();
-    let result = call(store);
-    mark.flip();
+    let result = running::seen(|| call(store));
     wasi::flush(store.data_mut());
     result.map_err(|failure| match failure.kind {
         FailureKind::Trap if store.data().bounds.refused => {

@@ -24,15 +24,13 @@ struct Resting {
 }
 
 impl Keeper {
-    /// Starts the thread. `mark` is its number to the watch.
+    /// Starts the thread.
     ///
     /// # Errors
     /// If the system gives none.
-    pub(crate) fn start(mark: usize) -> std::io::Result<Keeper> {
+    pub(crate) fn start() -> std::io::Result<Keeper> {
         let (sender, tasks) = mpsc::channel();
-        std::thread::Builder::new()
-            .name("plugin-keeper".to_owned())
-            .spawn(move || keep(&tasks, mark))?;
+        std::thread::Builder::new().name("plugin-keeper".to_owned()).spawn(move || keep(&tasks))?;
         Ok(Keeper(sender))
     }
 
@@ -49,7 +47,7 @@ impl Keeper {
     }
 }
 
-fn keep(tasks: &mpsc::Receiver<Task>, mark: usize) {
+fn keep(tasks: &mpsc::Receiver<Task>) {
     let mut resting: BinaryHeap<Reverse<Resting>> = BinaryHeap::new();
     loop {
         let next = resting.peek().map(|Reverse(first)| first.until);
@@ -57,7 +55,7 @@ fn keep(tasks: &mpsc::Receiver<Task>, mark: usize) {
             until.saturating_duration_since(Instant::now())
         });
         match tasks.recv_timeout(wait) {
-            Ok(Task::Restart(generation, place)) => restart(&generation, place, mark),
+            Ok(Task::Restart(generation, place)) => restart(&generation, place),
             Ok(Task::Rest(generation, until)) => {
                 if let Some(generation) = generation.upgrade() {
                     generation.begin_rest();
@@ -70,18 +68,18 @@ fn keep(tasks: &mpsc::Receiver<Task>, mark: usize) {
         while resting.peek().is_some_and(|Reverse(first)| first.until <= Instant::now()) {
             let Some(Reverse(rested)) = resting.pop() else { break };
             if let Some(generation) = rested.generation.upgrade() {
-                generation.end_rest(mark);
+                generation.end_rest();
             }
         }
     }
 }
 
-fn restart(generation: &Weak<Generation>, place: usize, mark: usize) {
+fn restart(generation: &Weak<Generation>, place: usize) {
     let Some(generation) = generation.upgrade() else { return };
     if generation.is_resting() || generation.slot(place).is_filled() {
         return;
     }
-    if let Err(failure) = generation.start_at(place, mark) {
+    if let Err(failure) = generation.start_at(place) {
         generation.failed_at(place, &failure);
     }
 }

@@ -45,6 +45,7 @@ mod quarantine;
 mod record;
 mod registry;
 mod routes;
+mod running;
 mod services;
 mod shared;
 mod side;

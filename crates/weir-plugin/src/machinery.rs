@@ -9,7 +9,6 @@ use crate::keeper::Keeper;
 use crate::place::Threads;
 use crate::problem::PluginError;
 use crate::stream::enter_place;
-use crate::workshop::BENCHES;
 
 /// What takes long gets what requests leave, but must not starve under full load: of a processor
 /// that a worker wants too, a thread gets a tenth at this value (sched(7): weight 110 of 1024), and
@@ -21,8 +20,6 @@ pub(crate) struct Machinery {
     pub(crate) engine: Engine,
     pub(crate) threads: Threads,
     pub(crate) keeper: Keeper,
-    /// The number, to the watch, of the first bench of the workshop.
-    pub(crate) mark: usize,
     /// Threads for long calls end when these are dropped.
     _ends: Vec<oneshot::Sender<()>>,
 }
@@ -46,12 +43,10 @@ impl Machinery {
             ends.push(end);
         }
         let threads = Threads { workers, long };
-        // One mark for the keeper, and one for each bench.
-        let engine = Engine::new(threads.len() + 1 + BENCHES).map_err(failed)?;
-        let keeper = Keeper::start(threads.len())
+        let engine = Engine::new().map_err(failed)?;
+        let keeper = Keeper::start()
             .map_err(|cause| failed(format!("no thread for the keeper: {cause}")))?;
-        let mark = threads.len() + 1;
-        Ok(Machinery { engine, threads, keeper, mark, _ends: ends })
+        Ok(Machinery { engine, threads, keeper, _ends: ends })
     }
 }
 

@@ -91,7 +91,6 @@ impl Inner {
             &machinery.keeper,
             Arc::clone(&compiled),
             environment,
-            machinery.mark + bench.number(),
         )
         .map_err(|source| PluginError::Start { name: name.to_owned(), source })?;
         let record = Record {

@@ -158,11 +158,6 @@ impl State {
 }
 
 impl Bench {
-    /// Its number, for the watch over whatever runs there.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-
     /// Makes something on a thread of low priority, and waits for it.
     ///
     /// # Errors
@@ -253,8 +248,8 @@ mod tests {
             .collect();
         let (back, configuration) = (Work::Rollback, Work::Configuration);
         let others = [workshop.enter(back, &None), workshop.enter(configuration, &None)];
-        let mut numbers: Vec<usize> = taken.iter().map(Bench::number).collect();
-        numbers.extend(others.iter().map(|bench| bench.as_ref().unwrap().number()));
+        let mut numbers: Vec<usize> = taken.iter().map(|bench| bench.number).collect();
+        numbers.extend(others.iter().map(|bench| bench.as_ref().unwrap().number));
         numbers.sort_unstable();
         assert_eq!(numbers, (0..BENCHES).collect::<Vec<_>>());
         assert!(matches!(enter(&workshop, "one more", &gone()), Err(PluginError::Abandoned)));

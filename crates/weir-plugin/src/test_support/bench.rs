@@ -61,7 +61,7 @@ pub(crate) struct Bench {
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     // Each instance of a test is a place of its own; they only share the watch.
-    ENGINE.get_or_init(|| Engine::new(1).unwrap())
+    ENGINE.get_or_init(|| Engine::new().unwrap())
 }
 
 /// Compiles a module.
@@ -119,7 +119,7 @@ impl Bench {
         };
         let home = home(&runtime, Arc::downgrade(&slot));
         let (engine, environment) = (engine(), Arc::new(environment));
-        let instance = Instance::start(engine, &compiled, environment, home, engine.mark(0))?;
+        let instance = Instance::start(engine, &compiled, environment, home)?;
         // What it asked for while it started is answered before it is in its slot.
         run_until_idle(&runtime);
         slot.fill(Box::new(instance));

@@ -144,7 +144,7 @@ impl Puppet {
         policy: PluginPolicy,
         config: &str,
     ) -> Result<Puppet, Failure> {
-        let engine = Engine::new(1).unwrap();
+        let engine = Engine::new().unwrap();
         let compiled = Compiled::new(&engine, module.as_ref()).unwrap();
         let stage = Arc::new(Stage::default());
         let environment = Arc::new(Environment {
@@ -325,7 +325,7 @@ impl List {
 }
 
 fn refused(module: &str) -> ModuleError {
-    Compiled::new(&Engine::new(1).unwrap(), module.as_bytes()).err().unwrap()
+    Compiled::new(&Engine::new().unwrap(), module.as_bytes()).err().unwrap()
 }
 
 fn answered(id: u32, body: &str) -> CallResult {
