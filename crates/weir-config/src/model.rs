@@ -1,6 +1,7 @@
 //! The typed configuration: what the rest of Weir sees. Everything here is validated; a value that
 //! exists is a value that may be used without a further check.
 
+mod guard;
 mod plugin;
 mod upstream;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use crate::prefix::Prefix;
 
+pub use guard::*;
 pub use plugin::*;
 pub use upstream::*;
 
@@ -26,6 +28,8 @@ pub struct Config {
     pub plugin_settings: Plugins,
     /// Plugins in file order, by unique names. More may be deployed at run time.
     pub plugins: Vec<Plugin>,
+    /// Overload control: the `guard` block.
+    pub guard: Guard,
     /// Sites in file order.
     pub sites: Vec<Site>,
 }

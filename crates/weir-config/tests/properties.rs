@@ -477,7 +477,15 @@ fn config() -> impl Strategy<Value = Config> {
                 }
                 all.push(site);
             }
-            Config { server, cache, upstreams, plugin_settings, plugins, sites: all }
+            Config {
+                server,
+                cache,
+                upstreams,
+                plugin_settings,
+                plugins,
+                guard: Guard::default(),
+                sites: all,
+            }
         },
     )
 }

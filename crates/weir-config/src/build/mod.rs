@@ -86,6 +86,7 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         upstreams,
         plugin_settings: plugin_settings?,
         plugins: plugins?,
+        guard: crate::model::Guard::default(),
         sites: sites?,
     };
     Some((config, files))

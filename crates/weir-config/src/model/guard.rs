@@ -1,0 +1,383 @@
+//! Overload control: the `guard` block.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The class of whatever no rule gives another.
+pub const DEFAULT_CLASS: &str = "default";
+
+/// The `guard` block. Without one there is one class, and no rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// Classes by rising priority number, so that the one that goes first is first. Names and
+    /// priorities are unique, and [`DEFAULT_CLASS`] is always among them.
+    pub classes: Vec<Class>,
+    /// Rules in file order. Names are unique.
+    pub rules: Vec<GuardRule>,
+    /// Buckets by source, prefix, header or cookie that are kept at a time, over all rules; the
+    /// oldest are forgotten.
+    pub keys: usize,
+    /// Queueing delay from which on the server, or an upstream, is overloaded when it stands for
+    /// [`Guard::interval`] (CoDel's target, RFC 8289 §4.2).
+    pub target: Duration,
+    /// How long the delay must stand, and how often limits are thought over (CoDel's interval).
+    pub interval: Duration,
+    /// What of the rules runs in the kernel.
+    pub kernel: KernelUse,
+    /// Where rules can drop packets before the TCP stack sees them.
+    pub interface: Option<Interface>,
+}
+
+/// A `class` line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// What rules, metrics and logs call it.
+    pub name: String,
+    /// 1 goes first.
+    pub priority: u8,
+    /// Requests that may wait for an upstream at a time, for each upstream.
+    pub queue: usize,
+    /// How long one of them waits at most.
+    pub wait: Duration,
+}
+
+/// A `rule` block: who it means, and what happens to them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GuardRule {
+    /// What metrics and logs call it, and what its buckets are kept by across reloads.
+    pub name: String,
+    /// Whom it means.
+    pub on: Match,
+    /// The class they get, unless a rule before has given one.
+    pub class: Option<String>,
+    /// What each bucket of theirs may have.
+    pub rate: Option<Rate>,
+    /// Requests of each bucket that may be served at a time.
+    pub concurrency: Option<u32>,
+    /// What a bucket is for.
+    pub by: BucketKey,
+    /// What the rate counts.
+    pub unit: RateUnit,
+    /// Refuses all of them.
+    pub refuse: bool,
+    /// They pass: no rule after this one is looked at.
+    pub pass: bool,
+    /// Rate, concurrency and refusal hold at all times, not only under overload.
+    pub always: bool,
+    /// How they are refused.
+    pub answer: RefusalAnswer,
+    /// Who is refused too often is not let in for a while.
+    pub penalty: Option<Penalty>,
+}
+
+/// What a rule counts and refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RateUnit {
+    /// Connections where the rule needs no more than addresses and ports, else requests.
+    #[default]
+    Auto,
+    /// Requests in any case.
+    Requests,
+}
+
+/// So many connections or requests in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// 1 or more.
+    pub count: u32,
+    /// One second, minute or hour.
+    pub period: Duration,
+    /// How many may come at once; 1 or more.
+    pub burst: u32,
+}
+
+/// What a rule keeps one bucket for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum BucketKey {
+    /// The rule as a whole.
+    #[default]
+    Rule,
+    /// Each source address.
+    Source,
+    /// Each source prefix of so many bits.
+    Prefix {
+        /// Bits of IPv4 addresses.
+        v4: u8,
+        /// Bits of IPv6 addresses.
+        v6: u8,
+    },
+    /// Each value of a header field; its name is in lower case. Requests without it have none, and
+    /// are not limited by the rule.
+    Header(String),
+    /// Each value of a cookie, likewise.
+    Cookie(String),
+}
+
+/// How a request is refused. Connections are dropped without a word where the kernel decides, and
+/// reset where Weir does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalAnswer {
+    /// 429 or 503, with Retry-After.
+    Status(u16),
+    /// The connection is reset (HTTP/2: the stream).
+    Reset,
+}
+
+/// A `penalty` line: so many refusals within a time, and a source is not let in for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Penalty {
+    /// Refusals.
+    pub after: u32,
+    /// The time in which they happen.
+    pub within: Duration,
+    /// How long new connections of the source are dropped.
+    pub lasts: Duration,
+}
+
+/// What of the rules runs in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KernelUse {
+    /// Whatever can be, as far as the kernel and the process's privileges allow.
+    #[default]
+    Auto,
+    /// Nothing: the same is decided after connections are accepted.
+    Off,
+}
+
+/// The `interface` line: a network interface, and where on it packets are met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, as `ip link` shows it.
+    pub name: String,
+    /// How.
+    pub hook: InterfaceHook,
+}
+
+/// Where on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceHook {
+    /// Before the network stack.
+    Xdp,
+    /// At the traffic control ingress hook.
+    Tcx,
+}
+
+/// Conditions. All that are given hold; one given several times holds if any of its values does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Match {
+    /// Source addresses.
+    pub from: Option<AddressSet>,
+    /// Source ports, as ranges with both ends.
+    pub from_ports: Vec<(u16, u16)>,
+    /// Destination addresses.
+    pub to: Option<AddressSet>,
+    /// Destination ports, likewise.
+    pub ports: Vec<(u16, u16)>,
+    /// Sites, by their first names.
+    pub sites: Vec<String>,
+    /// Normalised paths.
+    pub paths: Vec<PathMatch>,
+    /// Methods, in upper case.
+    pub methods: Vec<String>,
+    /// Header fields. Those of one name are alternatives; all names must be met.
+    pub headers: Vec<FieldMatch>,
+    /// Cookies, likewise.
+    pub cookies: Vec<FieldMatch>,
+    /// Query parameters, likewise.
+    pub queries: Vec<FieldMatch>,
+    /// Names that TLS clients asked for, `*.example` included, in lower case.
+    pub server_names: Vec<String>,
+    /// Media types of the request's content without parameters, such as `image/*`, in lower case.
+    pub content_types: Vec<String>,
+    /// What plugins made of the request (`weir.guard.verdict`).
+    pub verdicts: Vec<String>,
+}
+
+/// Addresses as disjoint ranges with both ends, sorted, IPv4 before IPv6. None is empty, and no
+/// range mixes families.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressSet(Arc<[(IpAddr, IpAddr)]>);
+
+/// How a path is matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathMatch {
+    /// This one.
+    Exact(String),
+    /// All that begin so.
+    Prefix(String),
+    /// A pattern in which `*` stands for anything, `/` included.
+    Glob(String),
+}
+
+/// A condition on a named value of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldMatch {
+    /// The name; of header fields in lower case.
+    pub name: String,
+    /// Its value.
+    pub value: ValueMatch,
+}
+
+/// How a value is matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueMatch {
+    /// It is there, whatever it is.
+    Present,
+    /// It is not there.
+    Absent,
+    /// This one.
+    Exact(String),
+    /// A pattern in which `*` stands for anything.
+    Glob(String),
+}
+
+impl Default for Guard {
+    fn default() -> Guard {
+        Guard {
+            classes: vec![Class::default()],
+            rules: Vec::new(),
+            keys: 1 << 20,
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            kernel: KernelUse::Auto,
+            interface: None,
+        }
+    }
+}
+
+impl Default for Class {
+    fn default() -> Class {
+        Class {
+            name: DEFAULT_CLASS.to_owned(),
+            priority: 2,
+            queue: 1024,
+            wait: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Match {
+    /// Whether addresses and ports decide alone, so that the kernel can.
+    pub fn is_of_connections(&self) -> bool {
+        let Match {
+            from: _,
+            from_ports: _,
+            to: _,
+            ports: _,
+            sites,
+            paths,
+            methods,
+            headers,
+            cookies,
+            queries,
+            server_names,
+            content_types,
+            verdicts,
+        } = self;
+        let texts = [sites, methods, server_names, content_types, verdicts];
+        texts.iter().all(|values| values.is_empty())
+            && paths.is_empty()
+            && [headers, cookies, queries].iter().all(|fields| fields.is_empty())
+    }
+}
+
+impl GuardRule {
+    /// Whether the rule is for connections: its conditions need nothing of a request, and neither
+    /// do its buckets.
+    pub fn is_of_connections(&self) -> bool {
+        let by_address = !matches!(self.by, BucketKey::Header(_) | BucketKey::Cookie(_));
+        let may = self.unit == RateUnit::Auto && self.concurrency.is_none();
+        may && by_address && self.on.is_of_connections()
+    }
+}
+
+impl AddressSet {
+    /// The set of all addresses in these ranges. `None` for a range whose ends are of different
+    /// families or in the wrong order, or for no range at all.
+    pub fn new(mut ranges: Vec<(IpAddr, IpAddr)>) -> Option<AddressSet> {
+        let is_range =
+            |(first, last): &(IpAddr, IpAddr)| first.is_ipv4() == last.is_ipv4() && first <= last;
+        if ranges.is_empty() || !ranges.iter().all(is_range) {
+            return None;
+        }
+        ranges.sort_unstable();
+        let mut disjoint: Vec<(IpAddr, IpAddr)> = Vec::with_capacity(ranges.len());
+        for (first, last) in ranges {
+            match disjoint.last_mut() {
+                Some(before) if touches(before.1, first) => before.1 = before.1.max(last),
+                _ => disjoint.push((first, last)),
+            }
+        }
+        Some(AddressSet(disjoint.into()))
+    }
+
+    /// The ranges.
+    pub fn ranges(&self) -> &[(IpAddr, IpAddr)] {
+        &self.0
+    }
+
+    /// Whether an address is in the set. An IPv4 address that a socket of IPv6 shows counts as the
+    /// IPv4 address it is.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let after = self.0.partition_point(|(first, _)| *first <= address);
+        after > 0 && address <= self.0[after - 1].1
+    }
+}
+
+/// Whether a range that begins with `first` joins one that ends with `last`, which begins earlier.
+fn touches(last: IpAddr, first: IpAddr) -> bool {
+    match (last, first) {
+        (IpAddr::V4(last), IpAddr::V4(first)) => {
+            first.to_bits() <= last.to_bits().saturating_add(1)
+        }
+        (IpAddr::V6(last), IpAddr::V6(first)) => {
+            first.to_bits() <= last.to_bits().saturating_add(1)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ranges: &[(&str, &str)]) -> Option<AddressSet> {
+        let parse = |(first, last): &(&str, &str)| (first.parse().unwrap(), last.parse().unwrap());
+        AddressSet::new(ranges.iter().map(parse).collect())
+    }
+
+    #[test]
+    fn ranges_that_touch_are_one() {
+        let joined = set(&[
+            ("10.0.0.0", "10.0.0.255"),
+            ("10.0.1.0", "10.0.1.9"),
+            ("10.0.0.5", "10.0.0.7"),
+            ("255.255.255.255", "255.255.255.255"),
+            ("::", "::1"),
+            ("::2", "::2"),
+        ])
+        .unwrap();
+        let shown: Vec<_> = joined.ranges().iter().map(|(a, b)| format!("{a}-{b}")).collect();
+        assert_eq!(shown, ["10.0.0.0-10.0.1.9", "255.255.255.255-255.255.255.255", "::-::2"]);
+        for (address, expected) in [
+            ("10.0.0.0", true),
+            ("10.0.1.9", true),
+            ("10.0.1.10", false),
+            ("9.255.255.255", false),
+            ("::ffff:10.0.0.1", true),
+            ("::2", true),
+            ("::3", false),
+        ] {
+            assert_eq!(joined.contains(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_makes_no_set() {
+        assert_eq!(set(&[]), None);
+        assert_eq!(set(&[("10.0.0.2", "10.0.0.1")]), None);
+        assert_eq!(set(&[("10.0.0.2", "::1")]), None);
+    }
+}
