@@ -3,3 +3,7 @@
 //! time is a parameter, in nanoseconds of a clock that does not go back.
 
 mod bucket;
+mod keys;
+
+pub use bucket::{Pace, Taken};
+pub use keys::{KeyTable, Tag};
