@@ -1,6 +1,7 @@
 //! The typed configuration: what the rest of Weir sees. Everything here is validated; a value that
 //! exists is a value that may be used without a further check.
 
+mod addresses;
 mod guard;
 mod plugin;
 mod upstream;
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 use crate::prefix::Prefix;
 
+pub(crate) use addresses::Parts;
+pub use addresses::{AddressRange, AddressSet};
 pub use guard::*;
 pub use plugin::*;
 pub use upstream::*;

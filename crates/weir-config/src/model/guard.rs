@@ -1,8 +1,9 @@
 //! Overload control: the `guard` block.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use super::AddressSet;
 
 /// The class of whatever no rule gives another.
 pub const DEFAULT_CLASS: &str = "default";
@@ -13,6 +14,8 @@ pub struct Guard {
     /// Classes by rising priority number, so that the one that goes first is first. Names and
     /// priorities are unique, and [`DEFAULT_CLASS`] is always among them.
     pub classes: Vec<Class>,
+    /// Lists of addresses in file order. Names are unique.
+    pub lists: Vec<AddressList>,
     /// Rules in file order. Names are unique.
     pub rules: Vec<GuardRule>,
     /// Buckets by source, prefix, header or cookie that are kept at a time, over all rules; the
@@ -40,6 +43,17 @@ pub struct Class {
     pub queue: usize,
     /// How long one of them waits at most.
     pub wait: Duration,
+}
+
+/// A `list` line: addresses from a file, that rules name as `@name`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddressList {
+    /// What rules call it.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// What is in it; nothing until the file has been read.
+    pub addresses: AddressSet,
 }
 
 /// A `rule` block: who it means, and what happens to them.
@@ -194,11 +208,6 @@ pub struct Match {
     pub verdicts: Vec<String>,
 }
 
-/// Addresses as disjoint ranges with both ends, sorted, IPv4 before IPv6. None is empty, and no
-/// range mixes families.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddressSet(Arc<[(IpAddr, IpAddr)]>);
-
 /// How a path is matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
@@ -236,6 +245,7 @@ impl Default for Guard {
     fn default() -> Guard {
         Guard {
             classes: vec![Class::default()],
+            lists: Vec::new(),
             rules: Vec::new(),
             keys: 1 << 20,
             target: Duration::from_millis(5),
@@ -289,95 +299,5 @@ impl GuardRule {
         let by_address = !matches!(self.by, BucketKey::Header(_) | BucketKey::Cookie(_));
         let may = self.unit == RateUnit::Auto && self.concurrency.is_none();
         may && by_address && self.on.is_of_connections()
-    }
-}
-
-impl AddressSet {
-    /// The set of all addresses in these ranges. `None` for a range whose ends are of different
-    /// families or in the wrong order, or for no range at all.
-    pub fn new(mut ranges: Vec<(IpAddr, IpAddr)>) -> Option<AddressSet> {
-        let is_range =
-            |(first, last): &(IpAddr, IpAddr)| first.is_ipv4() == last.is_ipv4() && first <= last;
-        if ranges.is_empty() || !ranges.iter().all(is_range) {
-            return None;
-        }
-        ranges.sort_unstable();
-        let mut disjoint: Vec<(IpAddr, IpAddr)> = Vec::with_capacity(ranges.len());
-        for (first, last) in ranges {
-            match disjoint.last_mut() {
-                Some(before) if touches(before.1, first) => before.1 = before.1.max(last),
-                _ => disjoint.push((first, last)),
-            }
-        }
-        Some(AddressSet(disjoint.into()))
-    }
-
-    /// The ranges.
-    pub fn ranges(&self) -> &[(IpAddr, IpAddr)] {
-        &self.0
-    }
-
-    /// Whether an address is in the set. An IPv4 address that a socket of IPv6 shows counts as the
-    /// IPv4 address it is.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        let after = self.0.partition_point(|(first, _)| *first <= address);
-        after > 0 && address <= self.0[after - 1].1
-    }
-}
-
-/// Whether a range that begins with `first` joins one that ends with `last`, which begins earlier.
-fn touches(last: IpAddr, first: IpAddr) -> bool {
-    match (last, first) {
-        (IpAddr::V4(last), IpAddr::V4(first)) => {
-            first.to_bits() <= last.to_bits().saturating_add(1)
-        }
-        (IpAddr::V6(last), IpAddr::V6(first)) => {
-            first.to_bits() <= last.to_bits().saturating_add(1)
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn set(ranges: &[(&str, &str)]) -> Option<AddressSet> {
-        let parse = |(first, last): &(&str, &str)| (first.parse().unwrap(), last.parse().unwrap());
-        AddressSet::new(ranges.iter().map(parse).collect())
-    }
-
-    #[test]
-    fn ranges_that_touch_are_one() {
-        let joined = set(&[
-            ("10.0.0.0", "10.0.0.255"),
-            ("10.0.1.0", "10.0.1.9"),
-            ("10.0.0.5", "10.0.0.7"),
-            ("255.255.255.255", "255.255.255.255"),
-            ("::", "::1"),
-            ("::2", "::2"),
-        ])
-        .unwrap();
-        let shown: Vec<_> = joined.ranges().iter().map(|(a, b)| format!("{a}-{b}")).collect();
-        assert_eq!(shown, ["10.0.0.0-10.0.1.9", "255.255.255.255-255.255.255.255", "::-::2"]);
-        for (address, expected) in [
-            ("10.0.0.0", true),
-            ("10.0.1.9", true),
-            ("10.0.1.10", false),
-            ("9.255.255.255", false),
-            ("::ffff:10.0.0.1", true),
-            ("::2", true),
-            ("::3", false),
-        ] {
-            assert_eq!(joined.contains(address.parse().unwrap()), expected, "{address}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_range_makes_no_set() {
-        assert_eq!(set(&[]), None);
-        assert_eq!(set(&[("10.0.0.2", "10.0.0.1")]), None);
-        assert_eq!(set(&[("10.0.0.2", "::1")]), None);
     }
 }
