@@ -100,6 +100,11 @@ impl Conditions {
         &self.sites
     }
 
+    /// Whether they hold only once plugins have seen the request.
+    pub(crate) fn asks_for_verdict(&self) -> bool {
+        !self.verdicts.is_empty()
+    }
+
     /// The condition on addresses and ports that does not hold.
     #[inline]
     pub(crate) fn failing_ends(&self, ends: &Ends) -> Option<Failing> {

@@ -18,14 +18,14 @@ use foldhash::quality::RandomState;
 const WAYS: usize = 8;
 
 /// A key, as the table knows it. Never zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag(u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tag(pub(crate) u64);
 
 /// The table.
 pub struct KeyTable {
     sets: Box<[Set]>,
     hasher: RandomState,
-    /// Keys that lost their word before they were idle, and counts that found no room.
+    /// Keys that lost their word before they were idle.
     pub forgotten: AtomicU64,
 }
 
@@ -85,8 +85,7 @@ impl KeyTable {
         Some(&set.words[way])
     }
 
-    /// The word of a key, zero if it had none: a bucket's, which is forgotten for a younger one.
-    /// `now_ns` is the time up to which a word is idle.
+    /// The word of a key, zero if it had none. `now_ns` is the time up to which a word is idle.
     #[inline]
     pub fn bucket(&self, tag: Tag, now_ns: u64) -> &AtomicU64 {
         if let Some(word) = self.find(tag) {
@@ -98,22 +97,6 @@ impl KeyTable {
             self.forgotten.fetch_add(1, Relaxed);
         }
         set.give(way, tag)
-    }
-
-    /// The word of a key, zero if it had none: a count's, which is kept until it is zero. Nothing if
-    /// all of its set are in use.
-    #[inline]
-    pub fn count(&self, tag: Tag) -> Option<&AtomicU64> {
-        if let Some(word) = self.find(tag) {
-            return Some(word);
-        }
-        let set = self.set(tag);
-        let (way, least) = set.least();
-        if least > 0 {
-            self.forgotten.fetch_add(1, Relaxed);
-            return None;
-        }
-        Some(set.give(way, tag))
     }
 
     #[inline]
@@ -169,20 +152,5 @@ mod tests {
         }
         assert!(table.len() <= table.room());
         assert_eq!(lost, 1, "only the first time");
-    }
-
-    #[test]
-    fn counts_in_use_are_not_forgotten() {
-        let table = KeyTable::new(8);
-        let tags: Vec<Tag> = (0..8).map(|key| table.tag(0, key)).collect();
-        for tag in &tags {
-            table.count(*tag).unwrap().store(1, Relaxed);
-        }
-        let late = table.tag(0, "late");
-        assert!(table.count(late).is_none());
-        assert_eq!(table.forgotten.load(Relaxed), 1);
-        table.count(tags[3]).unwrap().store(0, Relaxed);
-        assert_eq!(table.count(late).unwrap().load(Relaxed), 0);
-        assert!(table.find(tags[3]).is_none());
     }
 }

@@ -4,13 +4,37 @@
 
 mod address_index;
 mod bucket;
+mod class;
 mod conditions;
+mod delay;
+mod explain;
+mod gate;
 mod index;
 mod keys;
+mod level;
+mod limit;
 mod path_index;
 mod pattern;
+mod permit;
+mod queue;
+mod rule;
+mod rules;
+mod running;
 mod subject;
 mod values;
 
 pub use bucket::{Pace, Taken};
+pub use class::{ClassId, ClassInfo, Classes};
+pub use delay::DelayMeter;
+pub use explain::{Explained, Limit, Met};
+pub use gate::{
+    Arrival, ClassCounts, DELAY_BOUNDS_NS, DelayHistogram, Due, Gate, GateSettings, Place,
+};
 pub use keys::{KeyTable, Tag};
+pub use level::{AdmissionLevel, SHARES};
+pub use limit::{AdaptiveLimit, Cohort, LimitSettings, Outcome};
+pub use permit::Permit;
+pub use queue::{CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited};
+pub use rule::{Count, RuleState};
+pub use rules::{Decision, Moment, Refused, Rules};
+pub use subject::{Ends, Fields, Subject};

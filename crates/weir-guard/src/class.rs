@@ -1,0 +1,67 @@
+//! Classes: who goes first.
+
+use std::time::Duration;
+
+use weir_config::{Class, DEFAULT_CLASS};
+
+/// A class by its rank: 0 goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u8);
+
+/// The classes of a configuration.
+#[derive(Clone, Debug)]
+pub struct Classes {
+    /// By rank.
+    names: Box<[ClassInfo]>,
+    default: ClassId,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassInfo {
+    /// Its name.
+    pub name: Box<str>,
+    /// 1 goes first.
+    pub priority: u8,
+    /// Requests that may wait for an upstream at a time.
+    pub queue: usize,
+    /// How long one of them waits at most.
+    pub wait: Duration,
+}
+
+impl Classes {
+    /// Classes by rising priority number, the default one among them.
+    pub fn new(classes: &[Class]) -> Classes {
+        let info = |class: &Class| ClassInfo {
+            name: class.name.as_str().into(),
+            priority: class.priority,
+            queue: class.queue,
+            wait: class.wait,
+        };
+        let names: Box<[ClassInfo]> = classes.iter().map(info).collect();
+        let default = names.iter().position(|class| *class.name == *DEFAULT_CLASS).unwrap_or(0);
+        Classes { names, default: ClassId(default as u8) }
+    }
+
+    /// All of them, by rank.
+    pub fn all(&self) -> &[ClassInfo] {
+        &self.names
+    }
+
+    /// The class of what no rule gives one.
+    pub fn default(&self) -> ClassId {
+        self.default
+    }
+
+    /// A class.
+    pub fn info(&self, class: ClassId) -> &ClassInfo {
+        &self.names[usize::from(class.0)]
+    }
+
+    /// A class by its name.
+    pub fn find(&self, name: &str) -> Option<ClassId> {
+        let rank = self.names.iter().position(|class| *class.name == *name)?;
+        // There are at most eight.
+        Some(ClassId(rank as u8))
+    }
+}

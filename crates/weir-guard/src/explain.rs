@@ -1,0 +1,105 @@
+//! What rules would decide about a request, and why, without counting it.
+
+use weir_config::RefusalAnswer;
+
+use crate::class::ClassId;
+use crate::rules::{Moment, Rules};
+use crate::subject::Subject;
+use crate::values::Values;
+
+/// What each rule makes of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// The class it gets.
+    pub class: ClassId,
+    /// The rules in order, as far as the search goes.
+    pub rules: Vec<Met>,
+    /// The rule that refuses it at this moment, by its place in `rules`.
+    pub refused_by: Option<usize>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Met {
+    /// Its name.
+    pub rule: String,
+    /// The first condition that does not hold, as configuration writes it.
+    pub fails: Option<String>,
+    /// The class that the request gets by this rule.
+    pub gives_class: Option<ClassId>,
+    /// What it limits, if it does.
+    pub limit: Option<Limit>,
+    /// The search ends here.
+    pub ends: bool,
+}
+
+/// A rule's limit on the request at this moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// It counts connections, not requests.
+    pub of_connections: bool,
+    /// It holds at this moment: always, or since there is overload.
+    pub holds: bool,
+    /// It holds at all times.
+    pub always: bool,
+    /// It refuses all.
+    pub refuses_all: bool,
+    /// Tokens left in the bucket of this request, if it has a rate.
+    pub tokens_left: Option<u64>,
+    /// Requests being served of as many as may, likewise.
+    pub running: Option<(u32, u32)>,
+    /// How it refuses.
+    pub answer: RefusalAnswer,
+}
+
+impl Limit {
+    /// Whether the next request is refused.
+    fn refuses(&self) -> bool {
+        let is_full = self.running.is_some_and(|(running, most)| running >= most);
+        self.holds && (self.refuses_all || self.tokens_left == Some(0) || is_full)
+    }
+}
+
+impl Rules {
+    /// Explains what would become of a request at a moment. Takes nothing from any bucket.
+    pub fn explain(&self, subject: &Subject<'_>, moment: &Moment) -> Explained {
+        let mut values = Values::new(&self.names, subject);
+        let (mut class, mut given, mut refused_by) = (self.classes().default(), false, None);
+        let mut rules = Vec::new();
+        // Rules that ask for plugins' verdicts come after all others.
+        let is_late = |at: &usize| self.all[*at].on.asks_for_verdict();
+        let (late, early): (Vec<_>, Vec<_>) = (0..self.all.len()).partition(is_late);
+        for at in early.into_iter().chain(late) {
+            let rule = &self.all[at];
+            let failing = rule.on.failing(&mut values);
+            let fails = failing.map(|failing| match failing.slot {
+                Some(slot) => format!("{} \"{}\"", failing.key, values.name(slot)),
+                None => failing.key.to_owned(),
+            });
+            let mut met = Met {
+                rule: rule.name.to_string(),
+                fails,
+                gives_class: None,
+                limit: None,
+                ends: false,
+            };
+            if met.fails.is_none() {
+                met.gives_class = rule.class.filter(|_| !given);
+                (class, given) = (met.gives_class.unwrap_or(class), given || rule.class.is_some());
+                let key = self.value_key(rule, &mut values);
+                met.limit = rule.limits().then(|| self.limit(rule, &subject.ends, key, moment));
+                met.ends = rule.pass;
+            }
+            let refuses = met.limit.as_ref().is_some_and(Limit::refuses);
+            let ends = met.ends || refuses;
+            rules.push(met);
+            if refuses {
+                refused_by = Some(rules.len() - 1);
+            }
+            if ends {
+                break;
+            }
+        }
+        Explained { class, rules, refused_by }
+    }
+}

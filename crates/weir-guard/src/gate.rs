@@ -1,0 +1,333 @@
+//! One upstream's gate: how many requests may be in flight to it, and who waits for a place. Joins
+//! [`crate::limit`] and [`crate::queue`]; a mutex around it and the timer are the caller's.
+
+mod counts;
+mod timeline;
+
+pub use self::counts::{ClassCounts, DELAY_BOUNDS_NS, DelayHistogram};
+
+use std::time::Duration;
+
+use weir_config::Guard;
+
+use self::timeline::Timeline;
+use crate::limit::{AdaptiveLimit, Cohort, LimitSettings, Outcome};
+use crate::queue::{
+    CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited,
+};
+
+/// How many times over the waiting requests can refill the upstream before a queue that stands is
+/// cut. With none in reserve a pause in the arrivals leaves it idle: with random arrivals at its
+/// capacity and places for c, a reserve of c loses 5 % and one of 2 c loses 3 %.
+const RESERVE_REFILLS: usize = 2;
+
+/// What a gate is made by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateSettings {
+    /// Classes, the one that goes first in front; [`CLASSES_MAX`] of them at most.
+    pub classes: Vec<ClassLimits>,
+    /// Requests in flight.
+    pub limit: LimitSettings,
+    /// How long requests wait when the queue stands, in nanoseconds.
+    pub target_ns: u64,
+    /// From when on it does, in nanoseconds.
+    pub interval_ns: u64,
+}
+
+impl GateSettings {
+    /// By the `guard` block. Classes keep its order, so that a class's index is the same in both.
+    pub fn new(guard: &Guard, limit: LimitSettings) -> GateSettings {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        GateSettings {
+            classes: guard.classes.iter().map(ClassLimits::from).collect(),
+            limit,
+            target_ns: ns(guard.target),
+            interval_ns: ns(guard.interval),
+        }
+    }
+}
+
+/// A place in flight. Goes back by [`Gate::done`], whatever happened; otherwise it is lost.
+#[must_use = "a place that is not handed to `Gate::done` is lost to the gate"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    class: u8,
+    cohort: Cohort,
+    started_ns: u64,
+}
+
+impl Place {
+    /// The class it was given for.
+    pub fn class(&self) -> usize {
+        usize::from(self.class)
+    }
+}
+
+/// The outcome of [`Gate::arrive`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Go.
+    Run(Place),
+    /// Wait until the entry comes out in [`Due`], or cancel it by the ticket.
+    Wait(Ticket),
+    /// Go away.
+    Shed(ShedReason),
+}
+
+/// What is to be done outside after a call. The caller keeps one, drains it after each call, and
+/// so spares allocations.
+#[derive(Debug)]
+pub struct Due<T> {
+    /// Entries that waited and run now.
+    pub start: Vec<(Waited<T>, Place)>,
+    /// Entries that waited and are refused now.
+    pub shed: Vec<Shed<T>>,
+}
+
+impl<T> Default for Due<T> {
+    fn default() -> Due<T> {
+        Due { start: Vec::new(), shed: Vec::new() }
+    }
+}
+
+impl<T> Due<T> {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.start.is_empty() && self.shed.is_empty()
+    }
+}
+
+/// Admission to one upstream.
+///
+/// Every request that arrives ends exactly once: it runs, at once or out of [`Due`]; it is refused,
+/// likewise; or it is cancelled. It runs only while fewer are in flight than the limit says, and
+/// never before one of a higher class that waits. Nothing keeps a low class from starving: that is
+/// for rules with a rate.
+///
+/// Times are nanoseconds of a clock that should not go back; if it does, time stands still for one
+/// call.
+#[derive(Debug)]
+pub struct Gate<T> {
+    timeline: Timeline,
+    limit: AdaptiveLimit,
+    queue: ClassQueue<T>,
+    in_flight: u32,
+    interval_ns: u64,
+    counts: Vec<ClassCounts>,
+    strain: Strain,
+}
+
+impl<T> Gate<T> {
+    /// A gate that nothing has passed yet.
+    pub fn new(now_ns: u64, settings: &GateSettings) -> Gate<T> {
+        let GateSettings { classes, limit, target_ns, interval_ns } = settings;
+        let queue = ClassQueue::new(classes, *target_ns, *interval_ns);
+        Gate {
+            timeline: Timeline::new(now_ns),
+            limit: AdaptiveLimit::new(limit),
+            in_flight: 0,
+            interval_ns: *interval_ns,
+            counts: vec![ClassCounts::default(); queue.classes()],
+            queue,
+            strain: Strain::default(),
+        }
+    }
+
+    /// A request of a class comes. `make` is called if it has to wait. Others that are refused for
+    /// its sake, or whose time has come, are added to `due`.
+    pub fn arrive(
+        &mut self,
+        now_ns: u64,
+        class: usize,
+        make: impl FnOnce() -> T,
+        due: &mut Due<T>,
+    ) -> Arrival {
+        let now_ns = self.timeline.advance(now_ns);
+        let class = class.min(self.counts.len() - 1);
+        self.counts[class].offered += 1;
+        self.move_on(now_ns, due);
+        if self.in_flight < self.limit.limit() {
+            return Arrival::Run(self.admit(now_ns, class, 0));
+        }
+        self.strain.begin(now_ns);
+        let ticket = match self.queue.push(now_ns, class, make) {
+            Pushed::Waits(ticket) => ticket,
+            Pushed::InsteadOf(ticket, shed) => {
+                self.count_shed(class, shed.reason);
+                due.shed.push(shed);
+                ticket
+            }
+            Pushed::Refused => {
+                self.count_shed(class, ShedReason::Full);
+                return Arrival::Shed(ShedReason::Full);
+            }
+        };
+        self.counts[class].queued += 1;
+        Arrival::Wait(ticket)
+    }
+
+    /// A request is over. `latency_ns` is how long the upstream took to begin its answer, as far
+    /// as it answered.
+    pub fn done(
+        &mut self,
+        now_ns: u64,
+        place: Place,
+        latency_ns: u64,
+        outcome: Outcome,
+        due: &mut Due<T>,
+    ) {
+        let now_ns = self.timeline.advance(now_ns);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let Place { class, cohort, started_ns } = place;
+        self.limit.finished(now_ns, cohort, class.into(), started_ns, latency_ns, outcome);
+        self.move_on(now_ns, due);
+    }
+
+    /// A waiting request's client is gone. `None` if it waits no more: then it comes, or has come,
+    /// out in [`Due`].
+    pub fn cancel(&mut self, now_ns: u64, ticket: Ticket) -> Option<T> {
+        let now_ns = self.timeline.advance(now_ns);
+        let waited = self.queue.cancel(now_ns, ticket)?;
+        self.counts[waited.class].cancelled += 1;
+        Some(waited.item)
+    }
+
+    /// Time has passed: sheds whoever has waited too long. To be called at
+    /// [`Gate::next_deadline`]; more often does no harm.
+    pub fn tick(&mut self, now_ns: u64, due: &mut Due<T>) {
+        let now_ns = self.timeline.advance(now_ns);
+        self.limit.tick(now_ns);
+        self.move_on(now_ns, due);
+    }
+
+    /// When [`Gate::tick`] is to be called next, on the clock that the gate was told. `None` while
+    /// nobody waits.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let deadline_ns = self.queue.next_deadline(self.reserve())?;
+        Some(self.timeline.clock_at(deadline_ns))
+    }
+
+    /// New settings. Classes are known by index: their number stays, and so do the measurements
+    /// unless the limit's settings change.
+    pub fn configure(&mut self, now_ns: u64, settings: &GateSettings, due: &mut Due<T>) {
+        let now_ns = self.timeline.advance(now_ns);
+        let GateSettings { classes, limit, target_ns, interval_ns } = settings;
+        self.queue.configure(classes, *target_ns, *interval_ns);
+        self.interval_ns = *interval_ns;
+        if self.limit.settings() != limit {
+            self.limit = AdaptiveLimit::new(limit);
+        }
+        self.move_on(now_ns, due);
+    }
+
+    /// Requests that run.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Requests that may run. May fall below [`Gate::in_flight`], which then follows as they end.
+    pub fn limit(&self) -> u32 {
+        self.limit.limit()
+    }
+
+    /// How the limit is found, for status pages.
+    pub fn adaptive_limit(&self) -> &AdaptiveLimit {
+        &self.limit
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Requests of a class that wait.
+    pub fn class_waiting(&self, class: usize) -> usize {
+        self.queue.class_len(class)
+    }
+
+    /// Whether requests have had to wait, or be refused, for an interval without a break. Ends when
+    /// for an interval there were no more than short breaks: half an interval at most.
+    pub fn is_overloaded(&mut self, now_ns: u64) -> bool {
+        let now_ns = self.timeline.advance(now_ns);
+        self.strain.is_overloaded(now_ns, self.interval_ns)
+    }
+
+    /// Counts by class.
+    pub fn counts(&self) -> &[ClassCounts] {
+        &self.counts
+    }
+
+    /// Sheds and starts whatever is due.
+    fn move_on(&mut self, now_ns: u64, due: &mut Due<T>) {
+        let shed_before = due.shed.len();
+        if !self.queue.is_empty() {
+            self.queue.expire(now_ns, self.reserve(), &mut due.shed);
+        }
+        while self.in_flight < self.limit.limit() {
+            let Some(waited) = self.queue.pop(now_ns, &mut due.shed) else {
+                self.strain.end(now_ns, self.interval_ns);
+                break;
+            };
+            let place = self.admit(now_ns, waited.class, waited.waited_ns);
+            due.start.push((waited, place));
+        }
+        for index in shed_before..due.shed.len() {
+            let Shed { waited, reason } = &due.shed[index];
+            self.counts[waited.class].shed[reason.index()] += 1;
+        }
+    }
+
+    fn admit(&mut self, now_ns: u64, class: usize, waited_ns: u64) -> Place {
+        self.in_flight += 1;
+        self.counts[class].admitted += 1;
+        self.counts[class].delay.add(waited_ns);
+        let cohort = self.limit.started(now_ns, self.in_flight);
+        debug_assert!(class < CLASSES_MAX);
+        Place { class: class as u8, cohort, started_ns: now_ns }
+    }
+
+    fn count_shed(&mut self, class: usize, reason: ShedReason) {
+        self.counts[class].shed[reason.index()] += 1;
+    }
+
+    fn reserve(&self) -> usize {
+        RESERVE_REFILLS * self.limit.limit() as usize
+    }
+}
+
+/// Whether requests cannot but wait, and since when. Not the delay of those that are admitted:
+/// the top class has none while the others starve.
+#[derive(Debug, Default)]
+struct Strain {
+    since_ns: Option<u64>,
+    /// When a stretch of half an interval was last seen.
+    last_long_ns: u64,
+    is_overloaded: bool,
+}
+
+impl Strain {
+    fn begin(&mut self, now_ns: u64) {
+        self.since_ns.get_or_insert(now_ns);
+    }
+
+    /// There is a free place and nobody who waits for it.
+    fn end(&mut self, now_ns: u64, interval_ns: u64) {
+        if self.since_ns.is_some() {
+            self.is_overloaded(now_ns, interval_ns);
+            self.since_ns = None;
+        }
+    }
+
+    fn is_overloaded(&mut self, now_ns: u64, interval_ns: u64) -> bool {
+        let stretch_ns = self.since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        if self.since_ns.is_some() && stretch_ns >= interval_ns / 2 {
+            self.last_long_ns = now_ns;
+        }
+        if self.since_ns.is_some() && stretch_ns >= interval_ns {
+            self.is_overloaded = true;
+        } else if now_ns.saturating_sub(self.last_long_ns) >= interval_ns {
+            self.is_overloaded = false;
+        }
+        self.is_overloaded
+    }
+}

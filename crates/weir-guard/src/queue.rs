@@ -1,0 +1,286 @@
+//! Requests that wait for an upstream: the highest class first, each no longer than its class
+//! allows, and newest first in a class whose queue stands. Decides nothing about how many may run.
+
+mod slots;
+
+use weir_config::Class;
+
+use self::slots::{Ends, Slots};
+
+/// Classes that one queue, and one [`crate::Gate`], can tell apart. Higher indices count as the
+/// last.
+pub const CLASSES_MAX: usize = 8;
+
+/// How long entries of a class wait, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassLimits {
+    /// Entries that may wait at a time. None waits when it is 0.
+    pub entries_max: usize,
+    /// How long one waits at most, in nanoseconds. None waits when it is 0.
+    pub wait_ns: u64,
+}
+
+impl From<&Class> for ClassLimits {
+    fn from(class: &Class) -> ClassLimits {
+        let wait_ns = u64::try_from(class.wait.as_nanos()).unwrap_or(u64::MAX);
+        ClassLimits { entries_max: class.queue, wait_ns }
+    }
+}
+
+/// Why something is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ShedReason {
+    /// As many wait as may.
+    Full,
+    /// It has waited as long as its class allows.
+    Expired,
+    /// The queue stands, so that waiting longer would not help (controlled delay).
+    Standing,
+}
+
+impl ShedReason {
+    /// All of them, in the order of [`ShedReason::index`].
+    pub const ALL: [ShedReason; 3] = [ShedReason::Full, ShedReason::Expired, ShedReason::Standing];
+
+    /// What header fields, logs and metrics call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ShedReason::Full => "queue-full",
+            ShedReason::Expired => "queue-wait",
+            ShedReason::Standing => "queue-standing",
+        }
+    }
+
+    /// Its place in [`ShedReason::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What a waiting entry is called by while it waits. Never refers to another entry afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    slot: u32,
+    sequence: u64,
+}
+
+/// An entry that waits no longer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Waited<T> {
+    /// What was put in.
+    pub item: T,
+    /// The ticket it had.
+    pub ticket: Ticket,
+    /// Its class.
+    pub class: usize,
+    /// How long it has waited, in nanoseconds.
+    pub waited_ns: u64,
+}
+
+/// A waiting request that is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shed<T> {
+    /// The request.
+    pub waited: Waited<T>,
+    /// Why.
+    pub reason: ShedReason,
+}
+
+/// The outcome of [`ClassQueue::push`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pushed<T> {
+    /// It waits.
+    Waits(Ticket),
+    /// It waits in the place of the oldest of its class.
+    InsteadOf(Ticket, Shed<T>),
+    /// It may not wait.
+    Refused,
+}
+
+/// Waiting requests by class; class 0 goes first.
+///
+/// A class is first-in-first-out until it has not been empty for an interval. From then on it
+/// *stands*: arrivals exceed what can be served, so in their order everyone would be served just
+/// before giving up. Then the newest goes first, and whoever has waited for the target is shed
+/// ("adaptive LIFO" and "controlled delay": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015), except
+/// for a reserve that keeps the upstream busy when arrivals pause.
+///
+/// When a class is full, whoever would be served last goes: the new entry while the order is
+/// first-in-first-out, the oldest once the newest goes first.
+#[derive(Debug)]
+pub struct ClassQueue<T> {
+    slots: Slots<T>,
+    classes: Vec<ClassState>,
+    target_ns: u64,
+    interval_ns: u64,
+}
+
+#[derive(Debug)]
+struct ClassState {
+    limits: ClassLimits,
+    ends: Ends,
+    len: usize,
+    /// Since when it has not been empty.
+    busy_since_ns: u64,
+}
+
+impl<T> ClassQueue<T> {
+    /// An empty queue. Of `classes`, the first [`CLASSES_MAX`] count; none means one that may not
+    /// wait. A class stands after `interval_ns`, and its entries then wait for `target_ns`.
+    pub fn new(classes: &[ClassLimits], target_ns: u64, interval_ns: u64) -> ClassQueue<T> {
+        let nobody = [ClassLimits { entries_max: 0, wait_ns: 0 }];
+        let classes = if classes.is_empty() { &nobody } else { classes };
+        let state = |limits: &ClassLimits| ClassState {
+            limits: *limits,
+            ends: Ends::EMPTY,
+            len: 0,
+            busy_since_ns: 0,
+        };
+        let classes = classes.iter().take(CLASSES_MAX).map(state).collect();
+        ClassQueue { slots: Slots::new(), classes, target_ns, interval_ns }
+    }
+
+    /// Changes limits of classes that are there already; entries in excess leave as they are served
+    /// or expire.
+    pub fn configure(&mut self, classes: &[ClassLimits], target_ns: u64, interval_ns: u64) {
+        for (state, limits) in self.classes.iter_mut().zip(classes) {
+            state.limits = *limits;
+        }
+        self.target_ns = target_ns;
+        self.interval_ns = interval_ns;
+    }
+
+    /// Entries of all classes.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.slots.len() == 0
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Entries of a class.
+    pub fn class_len(&self, class: usize) -> usize {
+        self.classes.get(class).map_or(0, |state| state.len)
+    }
+
+    /// Whether a class stands.
+    pub fn is_standing(&self, now_ns: u64, class: usize) -> bool {
+        self.classes.get(class).is_some_and(|state| state.is_standing(now_ns, self.interval_ns))
+    }
+
+    /// Lets an entry wait; `make` is called if it may. O(1).
+    pub fn push(&mut self, now_ns: u64, class: usize, make: impl FnOnce() -> T) -> Pushed<T> {
+        let class = class.min(self.classes.len() - 1);
+        let state = &self.classes[class];
+        if state.limits.entries_max == 0 || state.limits.wait_ns == 0 {
+            return Pushed::Refused;
+        }
+        let mut instead_of = None;
+        if state.len >= state.limits.entries_max {
+            if !state.is_standing(now_ns, self.interval_ns) {
+                return Pushed::Refused;
+            }
+            let waited = self.take(now_ns, class, state.ends.oldest);
+            instead_of = waited.map(|waited| Shed { waited, reason: ShedReason::Full });
+        }
+        let state = &mut self.classes[class];
+        // Taking the oldest of a queue of one does not end its standing: it was never idle.
+        if state.len == 0 && instead_of.is_none() {
+            state.busy_since_ns = now_ns;
+        }
+        state.len += 1;
+        let ticket = self.slots.insert(&mut state.ends, class, now_ns, make());
+        match instead_of {
+            Some(shed) => Pushed::InsteadOf(ticket, shed),
+            None => Pushed::Waits(ticket),
+        }
+    }
+
+    /// Who goes next. What has expired by now is added to `shed` and never returned. O(1), and O(1)
+    /// for each that is shed.
+    pub fn pop(&mut self, now_ns: u64, shed: &mut Vec<Shed<T>>) -> Option<Waited<T>> {
+        for class in 0..self.classes.len() {
+            self.expire_class(now_ns, class, usize::MAX, shed);
+            let state = &self.classes[class];
+            let is_standing = state.is_standing(now_ns, self.interval_ns);
+            let next = if is_standing { state.ends.newest } else { state.ends.oldest };
+            let waited = self.take(now_ns, class, next);
+            if waited.is_some() {
+                return waited;
+            }
+        }
+        None
+    }
+
+    /// Takes an entry out whose client is gone. `None` if it does not wait any more. O(1).
+    pub fn cancel(&mut self, now_ns: u64, ticket: Ticket) -> Option<Waited<T>> {
+        let class = self.slots.class_of(ticket)?;
+        self.take(now_ns, class, ticket.slot)
+    }
+
+    /// Adds to `shed` whoever has waited too long. Of classes that stand, the lowest first, that is
+    /// also who has waited for the target, as long as more than `reserve` wait in all.
+    pub fn expire(&mut self, now_ns: u64, reserve: usize, shed: &mut Vec<Shed<T>>) {
+        for class in (0..self.classes.len()).rev() {
+            self.expire_class(now_ns, class, reserve, shed);
+        }
+    }
+
+    /// When [`ClassQueue::expire`] with this reserve has something to do next, if nothing else
+    /// happens.
+    pub fn next_deadline(&self, reserve: usize) -> Option<u64> {
+        let deadline = |state: &ClassState| {
+            let arrived_ns = self.slots.arrived_ns(state.ends.oldest)?;
+            let expires_ns = arrived_ns.saturating_add(state.limits.wait_ns);
+            if self.len() <= reserve {
+                return Some(expires_ns);
+            }
+            let stands_ns = state.busy_since_ns.saturating_add(self.interval_ns);
+            let cut_ns = arrived_ns.saturating_add(self.target_ns).max(stands_ns);
+            Some(expires_ns.min(cut_ns))
+        };
+        self.classes.iter().filter_map(deadline).min()
+    }
+
+    fn expire_class(&mut self, now_ns: u64, class: usize, reserve: usize, shed: &mut Vec<Shed<T>>) {
+        loop {
+            let state = &self.classes[class];
+            let oldest = state.ends.oldest;
+            let Some(arrived_ns) = self.slots.arrived_ns(oldest) else { return };
+            let waited_ns = now_ns.saturating_sub(arrived_ns);
+            let is_cut = waited_ns >= self.target_ns
+                && self.len() > reserve
+                && state.is_standing(now_ns, self.interval_ns);
+            let reason = if waited_ns >= state.limits.wait_ns {
+                ShedReason::Expired
+            } else if is_cut {
+                ShedReason::Standing
+            } else {
+                return;
+            };
+            let Some(waited) = self.take(now_ns, class, oldest) else { return };
+            shed.push(Shed { waited, reason });
+        }
+    }
+
+    fn take(&mut self, now_ns: u64, class: usize, slot: u32) -> Option<Waited<T>> {
+        let state = &mut self.classes[class];
+        let (item, ticket, arrived_ns) = self.slots.remove(&mut state.ends, slot)?;
+        state.len -= 1;
+        let waited_ns = now_ns.saturating_sub(arrived_ns);
+        Some(Waited { item, ticket, class, waited_ns })
+    }
+}
+
+impl ClassState {
+    fn is_standing(&self, now_ns: u64, interval_ns: u64) -> bool {
+        self.len > 0 && now_ns.saturating_sub(self.busy_since_ns) >= interval_ns
+    }
+}

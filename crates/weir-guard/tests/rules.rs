@@ -1,0 +1,371 @@
+//! Rules against the plainest reading of them, one after the other.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weir_config::{
+    AddressSet, BucketKey, Class, FieldMatch, Guard, GuardRule, Match, PathMatch, Rate, RateUnit,
+    RefusalAnswer, ValueMatch,
+};
+use weir_guard::{ClassId, Count, Ends, Fields, Moment, Rules, Subject};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A header section as a list.
+struct Headers<'a>(&'a [(&'a str, &'a str)]);
+
+impl<'a> Fields<'a> for Headers<'a> {
+    fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8])) {
+        for (known, value) in self.0 {
+            if *known == name {
+                see(value.as_bytes());
+            }
+        }
+    }
+}
+
+fn rule(name: &str) -> GuardRule {
+    GuardRule {
+        name: name.to_owned(),
+        on: Match::default(),
+        class: None,
+        rate: None,
+        concurrency: None,
+        by: BucketKey::Rule,
+        unit: RateUnit::Auto,
+        refuse: false,
+        pass: false,
+        always: true,
+        answer: RefusalAnswer::Status(503),
+        penalty: None,
+    }
+}
+
+fn path(path: &str) -> Match {
+    let paths = vec![match path.split_once('*') {
+        None => PathMatch::Exact(path.to_owned()),
+        Some((prefix, "")) => PathMatch::Prefix(prefix.to_owned()),
+        Some(_) => PathMatch::Glob(path.to_owned()),
+    }];
+    Match { paths, ..Match::default() }
+}
+
+fn rate(count: u32, burst: u32) -> Option<Rate> {
+    Some(Rate { count, period: Duration::from_secs(1), burst })
+}
+
+fn guard(rules: Vec<GuardRule>) -> Guard {
+    let class =
+        |name: &str, priority| Class { name: name.to_owned(), priority, ..Class::default() };
+    let classes = vec![class("gold", 1), class("default", 2), class("bulk", 3)];
+    Guard { classes, rules, keys: 1000, ..Guard::default() }
+}
+
+fn ends(source: &str) -> Ends {
+    let source: SocketAddr = source.parse().unwrap();
+    Ends { source: Some(source), destination: Some("10.9.9.9:80".parse().unwrap()) }
+}
+
+fn request<'a>(path: &'a str, headers: &'a Headers<'a>) -> Subject<'a> {
+    Subject {
+        ends: ends("192.0.2.7:5000"),
+        site: "shop.example",
+        path,
+        query: None,
+        method: "GET",
+        server_name: None,
+        verdict: "",
+        fields: headers,
+    }
+}
+
+const NONE: Headers<'static> = Headers(&[]);
+
+fn at(now_ns: u64) -> Moment {
+    Moment { now_ns, is_overloaded: false, worker: 0 }
+}
+
+/// Admits `count` requests for a path at a moment; how many passed.
+fn admitted(rules: &Rules, target: &str, moment: &Moment, count: usize) -> usize {
+    let subject = request(target, &NONE);
+    (0..count).filter(|_| rules.decide(&subject, moment, false).refusal.is_none()).count()
+}
+
+#[test]
+fn classes_are_given_by_the_first_rule_and_pass_ends_the_search() {
+    let mut health = rule("health");
+    (health.on, health.pass) = (path("/healthz"), true);
+    let mut gold = rule("gold");
+    (gold.on, gold.class) = (path("/pay/*"), Some("gold".to_owned()));
+    let mut bulk = rule("bulk");
+    bulk.class = Some("bulk".to_owned());
+    let mut none = rule("none");
+    (none.on, none.refuse) = (path("/no/*"), true);
+    let rules = Rules::new(&guard(vec![health, gold, bulk, none]), 1, None);
+    for (target, class, refused) in [
+        ("/healthz", 1, None),
+        ("/pay/x", 0, None),
+        ("/other", 2, None),
+        ("/no/x", 2, Some((3, Count::Refused))),
+    ] {
+        let decision = rules.decide(&request(target, &NONE), &at(0), false);
+        assert_eq!(decision.class, ClassId(class), "{target}");
+        assert_eq!(decision.refusal.map(|r| (r.rule, r.reason)), refused, "{target}");
+    }
+    let met: Vec<u64> = rules.states().map(|(_, state)| state.counted(Count::Met)).collect();
+    // Rules for connections are not counted for requests.
+    assert_eq!(met, [1, 1, 0, 1]);
+}
+
+#[test]
+fn limits_hold_under_overload_only_unless_always() {
+    let mut sometimes = rule("sometimes");
+    (sometimes.on, sometimes.rate, sometimes.always) = (path("/a"), rate(10, 2), false);
+    let rules = Rules::new(&guard(vec![sometimes]), 1, None);
+    assert_eq!(admitted(&rules, "/a", &at(SECOND), 10), 10);
+    let overload = Moment { is_overloaded: true, ..at(SECOND) };
+    assert_eq!(admitted(&rules, "/a", &overload, 10), 0, "the bucket was used meanwhile");
+    let later = Moment { is_overloaded: true, ..at(2 * SECOND) };
+    assert_eq!(admitted(&rules, "/a", &later, 10), 2);
+    let counted = |what| rules.states().next().unwrap().1.counted(what);
+    assert_eq!((counted(Count::Spared), counted(Count::Rate)), (8, 18));
+}
+
+#[test]
+fn places_are_given_back_and_tokens_of_refused_requests_too() {
+    let mut tokens = rule("tokens");
+    (tokens.on, tokens.rate) = (path("/a"), rate(1, 5));
+    let mut places = rule("places");
+    (places.on, places.concurrency) = (path("/a"), Some(2));
+    let rules = Rules::new(&guard(vec![tokens, places]), 1, None);
+    let subject = request("/a", &NONE);
+    let held: Vec<_> = (0..2).map(|_| rules.decide(&subject, &at(0), false)).collect();
+    assert!(held.iter().all(|decision| decision.refusal.is_none()));
+    for _ in 0..9 {
+        let refused = rules.decide(&subject, &at(0), false).refusal.unwrap();
+        assert_eq!((rules.name(refused.rule), refused.reason), ("places", Count::Concurrency));
+    }
+    drop(held);
+    // Three tokens are left of five.
+    assert_eq!(admitted(&rules, "/a", &at(0), 9), 3);
+}
+
+#[test]
+fn each_source_has_its_bucket() {
+    let mut each = rule("each");
+    (each.on, each.rate, each.by) = (path("/*"), rate(1, 3), BucketKey::Prefix { v4: 24, v6: 56 });
+    let rules = Rules::new(&guard(vec![each]), 1, None);
+    let passes = |source: &str| {
+        let mut subject = request("/", &NONE);
+        subject.ends = ends(source);
+        rules.decide(&subject, &at(0), false).refusal.is_none()
+    };
+    let of = |sources: &[&str]| sources.iter().filter(|source| passes(source)).count();
+    assert_eq!(of(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.255:9", "10.0.0.1:1"]), 3);
+    assert_eq!(of(&["10.0.1.1:1", "[::ffff:10.0.1.2]:1", "10.0.1.1:1", "10.0.1.1:1"]), 3);
+    assert_eq!(of(&["[fd00::1]:1", "[fd00:0:0:ff::1]:1", "[fd00::9]:1", "[fd00::8]:1"]), 3);
+    assert_eq!(of(&["[fd00:0:0:100::1]:1"]), 1);
+}
+
+#[test]
+fn each_value_has_its_bucket_and_none_has_none() {
+    let mut each = rule("each");
+    (each.rate, each.by) = (rate(1, 2), BucketKey::Header("x-key".to_owned()));
+    let rules = Rules::new(&guard(vec![each]), 1, None);
+    let passed = |headers: Headers<'_>| {
+        let subject = request("/", &headers);
+        (0..5).filter(|_| rules.decide(&subject, &at(0), false).refusal.is_none()).count()
+    };
+    assert_eq!(passed(Headers(&[("x-key", "a")])), 2);
+    assert_eq!(passed(Headers(&[("x-key", "b")])), 2);
+    assert_eq!(passed(Headers(&[("x-key", "a")])), 0);
+    assert_eq!(passed(NONE), 5);
+}
+
+#[test]
+fn what_did_not_change_keeps_its_state() {
+    let limited = |name: &str, count, burst| {
+        let mut limited = rule(name);
+        (limited.on, limited.rate, limited.by) =
+            (path(&format!("/{name}")), rate(count, burst), BucketKey::Source);
+        limited
+    };
+    let before = Rules::new(&guard(vec![limited("a", 1, 4), limited("b", 1, 4)]), 1, None);
+    assert_eq!(admitted(&before, "/a", &at(0), 9), 4);
+    assert_eq!(admitted(&before, "/b", &at(0), 9), 4);
+    let other = guard(vec![limited("c", 1, 4), limited("b", 2, 8), limited("a", 1, 4)]);
+    let after = Rules::new(&other, 1, Some(&before));
+    assert_eq!(admitted(&after, "/a", &at(0), 9), 0);
+    // Twice the rate and twice the burst: four seconds' worth of tokens were taken, as before.
+    assert_eq!(admitted(&after, "/b", &at(0), 9), 0);
+    assert_eq!(admitted(&after, "/c", &at(0), 9), 4);
+    let met: Vec<u64> = after.states().map(|(_, state)| state.counted(Count::Met)).collect();
+    assert_eq!(met, [9, 18, 18]);
+}
+
+#[test]
+fn repeat_offenders_are_not_let_in() {
+    let mut no = rule("no");
+    (no.on, no.refuse) = (path("/no"), true);
+    no.penalty = Some(weir_config::Penalty {
+        after: 3,
+        within: Duration::from_secs(10),
+        lasts: Duration::from_secs(60),
+    });
+    let rules = Rules::new(&guard(vec![no]), 1, None);
+    let banned = |now_ns| {
+        let decision = rules.decide(&request("/no", &NONE), &at(now_ns), false);
+        decision.refusal.unwrap().banned
+    };
+    let seen: Vec<_> = (0..4).map(|_| banned(SECOND).is_some()).collect();
+    assert_eq!(seen, [false, false, false, true]);
+    let (it, other) = (ends("192.0.2.7:1"), ends("192.0.2.8:1"));
+    assert!(rules.is_banned(&it, 60 * SECOND) && !rules.is_banned(&other, 60 * SECOND));
+    assert!(!rules.is_banned(&it, 61 * SECOND));
+}
+
+#[test]
+fn connections_are_decided_by_their_ends() {
+    let from = |name: &str, first: &str, last: &str| {
+        let mut rule = rule(name);
+        let range = (first.parse().unwrap(), last.parse().unwrap());
+        rule.on.from = AddressSet::new(vec![range]);
+        rule
+    };
+    let mut gold = from("gold", "10.1.0.0", "10.1.255.255");
+    gold.class = Some("gold".to_owned());
+    let mut all = from("all", "0.0.0.0", "255.255.255.255");
+    (all.class, all.rate) = (Some("bulk".to_owned()), rate(1, 2));
+    let rules = Rules::new(&guard(vec![gold, all]), 1, None);
+    let decide = |source: &str| rules.decide_connection(&ends(source), &at(0));
+    let first = decide("10.1.2.3:1");
+    assert_eq!((first.class, first.refusal.is_none()), (ClassId(0), true));
+    let second = decide("10.2.2.3:1");
+    assert_eq!((second.class, second.refusal.is_none()), (ClassId(2), true));
+    assert_eq!(decide("10.2.2.3:1").refusal.map(|refused| refused.rule), Some(1));
+    assert_eq!(rules.class_of(&ends("10.1.0.1:1")), ClassId(0));
+    // A request gets the class of its connection, and costs the rule nothing.
+    let mut subject = request("/", &NONE);
+    subject.ends = ends("10.1.0.1:1");
+    let decision = rules.decide(&subject, &at(0), false);
+    assert_eq!((decision.class, decision.refusal.is_none()), (ClassId(0), true));
+    // Behind a trusted proxy each request is what a connection would be.
+    assert!(rules.decide(&subject, &at(0), true).refusal.is_some());
+}
+
+fn field() -> impl Strategy<Value = FieldMatch> {
+    let value = prop_oneof![
+        Just(ValueMatch::Present),
+        Just(ValueMatch::Absent),
+        "[ab]{1,2}".prop_map(ValueMatch::Exact),
+        "[ab]\\*".prop_map(ValueMatch::Glob),
+    ];
+    ("[xy]", value).prop_map(|(name, value)| FieldMatch { name, value })
+}
+
+prop_compose! {
+    fn conditions()(
+        paths in prop::collection::vec("/[ab]{0,2}\\*?[ab]?", 0..3),
+        headers in prop::collection::vec(field(), 0..3),
+        cookies in prop::collection::vec(field(), 0..2),
+        queries in prop::collection::vec(field(), 0..2),
+        from in prop::option::of((0_u32..4, 0_u32..4)),
+        site in prop::option::of(prop::bool::ANY),
+        method in prop::option::of(prop::bool::ANY),
+    ) -> Match {
+        let ip = |last: u32| std::net::IpAddr::from((0x0a00_0000 + last).to_be_bytes());
+        Match {
+            from: from.and_then(|(at, n)| AddressSet::new(vec![(ip(at), ip(at + n))])),
+            paths: paths.iter().flat_map(|text| path(text).paths).collect(),
+            headers,
+            cookies,
+            queries,
+            sites: site.map(|it| if it { "shop.example" } else { "other" }.to_owned())
+                .into_iter().collect(),
+            methods: method.map(|it| if it { "GET" } else { "POST" }.to_owned())
+                .into_iter().collect(),
+            ..Match::default()
+        }
+    }
+}
+
+/// The plainest reading of a pattern.
+fn fits(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((first, rest)) => text
+            .strip_prefix(first)
+            .is_some_and(|tail| (0..=tail.len()).any(|skip| fits(rest, &tail[skip..]))),
+    }
+}
+
+fn fields_hold(wanted: &[FieldMatch], found: &[(String, String)]) -> bool {
+    let holds = |wanted: &FieldMatch| {
+        let values: Vec<_> = found.iter().filter(|(name, _)| *name == wanted.name).collect();
+        match &wanted.value {
+            ValueMatch::Present => !values.is_empty(),
+            ValueMatch::Absent => values.is_empty(),
+            ValueMatch::Exact(text) | ValueMatch::Glob(text) => {
+                values.iter().any(|(_, value)| fits(text, value))
+            }
+        }
+    };
+    wanted.iter().all(|field| wanted.iter().filter(|other| other.name == field.name).any(holds))
+}
+
+type Pairs = Vec<(String, String)>;
+
+fn pairs() -> impl Strategy<Value = Pairs> {
+    prop::collection::vec(("[xy]", "[ab]{1,2}"), 0..3)
+}
+
+proptest! {
+    /// Few rules are met one by one, many by the index: both as the plainest reading has it.
+    #[test]
+    fn rules_mean_what_they_say(
+        rules in prop::collection::vec(conditions(), 1..40),
+        target in "/[ab]{0,3}",
+        (headers, cookies, queries) in (pairs(), pairs(), pairs()),
+        last in 0_u8..8,
+    ) {
+        let holds = |on: &Match| {
+            let paths = |path: &PathMatch| match path {
+                PathMatch::Exact(path) => *path == target,
+                PathMatch::Prefix(prefix) => target.starts_with(prefix),
+                PathMatch::Glob(pattern) => fits(pattern, &target),
+            };
+            let source = std::net::IpAddr::from([10, 0, 0, last]);
+            (on.paths.is_empty() || on.paths.iter().any(paths))
+                && fields_hold(&on.headers, &headers)
+                && fields_hold(&on.cookies, &cookies)
+                && fields_hold(&on.queries, &queries)
+                && on.from.as_ref().is_none_or(|from| from.contains(source))
+                && !on.sites.contains(&"other".to_owned())
+                && !on.methods.contains(&"POST".to_owned())
+        };
+        let expected: Vec<bool> = rules.iter().map(holds).collect();
+        let rules = rules.into_iter().enumerate().map(|(number, on)| {
+            GuardRule { on, unit: RateUnit::Requests, ..rule(&number.to_string()) }
+        });
+        let rules = Rules::new(&guard(rules.collect()), 1, None);
+        let joined = |pairs: &Pairs, by: &str| {
+            let each: Vec<_> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            each.join(by)
+        };
+        let (cookie, query) = (joined(&cookies, "; "), joined(&queries, "&"));
+        let mut list: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        list.push(("cookie", &cookie));
+        let list = Headers(&list);
+        let source = format!("10.0.0.{last}:99");
+        let subject = Subject { ends: ends(&source), query: Some(&query), ..request(&target, &list) };
+        rules.decide(&subject, &at(0), false);
+        let met: Vec<bool> =
+            rules.states().map(|(_, state)| state.counted(Count::Met) == 1).collect();
+        prop_assert_eq!(&met, &expected);
+        let explained = rules.explain(&subject, &at(0));
+        let met: Vec<bool> = explained.rules.iter().map(|met| met.fails.is_none()).collect();
+        prop_assert_eq!(met, expected);
+    }
+}
