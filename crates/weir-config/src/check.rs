@@ -59,7 +59,12 @@ impl Lines {
     /// True if a key that is not there would have been written, were it meant: the block has no
     /// misspelt key, for which there is an error already.
     pub(crate) fn lacks(&self, name: &str) -> bool {
-        !self.has_unknown && self.one(name).is_none()
+        self.is_known() && self.one(name).is_none()
+    }
+
+    /// True if no key of the block is misspelt, so that what is not there is not meant to be.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.has_unknown
     }
 
     /// The value of a key with one argument.
@@ -93,6 +98,11 @@ impl Line {
     /// True if the value is written and wrong.
     pub(crate) fn is_refused(&self, slot: &str) -> bool {
         self.refused.contains(&slot)
+    }
+
+    /// How many values are written.
+    pub(crate) fn written(&self) -> usize {
+        self.values.iter().filter(|filled| filled.span.is_some()).count()
     }
 
     /// True if the value is written, rather than a default.
@@ -191,7 +201,7 @@ fn argument(
     if let Some(slot) = key.arguments.get(position) {
         return Some(slot);
     }
-    if let Some(slot) = key.arguments.last().filter(|slot| slot.presence == Presence::Repeated) {
+    if let Some(slot) = key.arguments.last().filter(|slot| slot.repeats()) {
         return Some(slot);
     }
     // The first of many is enough.
@@ -285,7 +295,7 @@ fn subject(key: &Key, slot: &Slot) -> String {
 fn report_missing(source: &mut Source<'_>, key: &Key, slot: &Slot, span: Span) {
     let is_argument = key.arguments.iter().any(|argument| std::ptr::eq(argument, slot));
     match slot.presence {
-        Presence::Optional(_) => return,
+        Presence::Optional(_) | Presence::AnyNumber(_) => return,
         Presence::Default(_) if !is_argument => return,
         _ => {}
     }

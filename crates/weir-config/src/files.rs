@@ -1,4 +1,5 @@
-//! The files a configuration needs: reading the configuration itself and those of its plugins, and
+//! The files a configuration needs: reading the configuration itself, those of its plugins and the
+//! lists of addresses, and
 //! checking that roots, certificates, keys, trusted roots and modules are there. The only part of
 //! the crate that does I/O.
 
@@ -8,13 +9,17 @@ use std::path::Path;
 
 use crate::build::{Expected, FileUse};
 use crate::error::{ConfigError, Errors};
-use crate::limits::{FILE_SIZE_MAX, PLUGIN_CONFIG_MAX};
-use crate::model::{Config, Source as RouteSource};
+use crate::limits::{ADDRESS_RANGES_MAX, FILE_SIZE_MAX, LIST_SIZE_MAX, PLUGIN_CONFIG_MAX};
+use crate::lists;
+use crate::model::{Config, Guard, Source as RouteSource};
 use crate::source::Source;
 use crate::value::print_size;
 
 /// What a plugin's `source` is for, as an error says it.
 pub(crate) const MODULE_PURPOSE: &str = "the plugin's module";
+
+/// What a `list`'s file is for, as an error says it.
+pub(crate) const LIST_PURPOSE: &str = "the list of addresses";
 
 /// Reads a configuration file, or says why not.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
@@ -30,12 +35,17 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Reports the needed files that cannot be read, and puts the configurations of plugins in place.
+/// Reports the needed files that cannot be read, and puts the configurations of plugins and the
+/// lists of addresses in place.
 pub(crate) fn check(source: &mut Source<'_>, config: &mut Config, needed: &[FileUse]) {
     for file in needed {
         let result = match file.expected {
             Expected::Directory => check_one(&file.path, file.purpose, true),
             Expected::File => check_one(&file.path, file.purpose, false),
+            Expected::AddressList(position) => {
+                read_list(source, file, position, &mut config.guard);
+                continue;
+            }
             Expected::PluginConfig(position) => {
                 read_text(&file.path, file.purpose, PLUGIN_CONFIG_MAX).map(|text| {
                     if let Some(plugin) = config.plugins.get_mut(position) {
@@ -47,6 +57,42 @@ pub(crate) fn check(source: &mut Source<'_>, config: &mut Config, needed: &[File
         if let Err(reason) = result {
             source.error(file.span, reason);
         }
+    }
+    if !source.has_errors() {
+        fill_lists(source, &mut config.guard);
+    }
+}
+
+/// Reads a list of addresses, or reports what is wrong with it.
+fn read_list(source: &mut Source<'_>, file: &FileUse, position: usize, guard: &mut Guard) {
+    let text = match read_text(&file.path, file.purpose, LIST_SIZE_MAX) {
+        Ok(text) => text,
+        Err(reason) => {
+            source.error(file.span, reason);
+            return;
+        }
+    };
+    match (lists::parse(&text), guard.lists.get_mut(position)) {
+        (Ok(addresses), Some(list)) => list.addresses = addresses,
+        (Ok(_), None) => {}
+        (Err(errors), _) => {
+            for error in errors {
+                let shown = file.path.display();
+                source.error(file.span, format!("{} ({shown}), {error}", file.purpose));
+            }
+        }
+    }
+}
+
+/// Gives rules the addresses of the lists that they name.
+fn fill_lists(source: &mut Source<'_>, guard: &mut Guard) {
+    if !lists::fill(guard) {
+        let message =
+            format!("the lists of addresses come to more than {ADDRESS_RANGES_MAX} ranges");
+        source.whole_error(message).expect([
+            "fewer entries",
+            "lists that stand alone in `from` and `to`, which many rules can share",
+        ]);
     }
 }
 
@@ -82,6 +128,9 @@ pub fn check_files(config: &Config) -> Result<(), Errors> {
         if let Some(ca) = &upstream.tls.ca {
             check(ca, "the upstream's trusted roots", false);
         }
+    }
+    for list in &config.guard.lists {
+        check(&list.path, LIST_PURPOSE, false);
     }
     for plugin in &config.plugins {
         check(&plugin.source, MODULE_PURPOSE, false);

@@ -14,6 +14,7 @@ mod error;
 mod files;
 mod keys;
 pub mod limits;
+mod lists;
 mod model;
 mod prefix;
 mod presets;

@@ -30,3 +30,22 @@ pub const USES_MAX: usize = 64;
 pub const PLUGIN_CONFIG_MAX: usize = 1 << 20;
 /// Names in one line of a plugin's `allow`, and `environment` lines in it.
 pub const ALLOWED_MAX: usize = 1_000;
+/// Classes of requests, the default class included. Each has a listener on every worker.
+pub const CLASSES_MAX: usize = 8;
+/// `rule` blocks in a `guard` block.
+pub const RULES_MAX: usize = 20_000;
+/// Values of all conditions of a rule; a list counts as one.
+pub const CONDITIONS_MAX: usize = 1_000;
+/// `list` lines in a `guard` block.
+pub const LISTS_MAX: usize = 1_000;
+/// Bytes of a file of addresses.
+pub const LIST_SIZE_MAX: usize = 64 << 20;
+/// Entries of a file of addresses.
+pub const LIST_ENTRIES_MAX: usize = 1_000_000;
+/// Ranges of all lists, and of all rules that put lists together with other addresses: one takes
+/// 34 bytes.
+pub const ADDRESS_RANGES_MAX: usize = 4_000_000;
+/// Wrong lines reported for one file of addresses; the rest are left out.
+pub const LIST_ERRORS_MAX: usize = 5;
+/// Bytes of a path, a value or a parameter's name in a rule.
+pub const RULE_TEXT_MAX: usize = 4_096;

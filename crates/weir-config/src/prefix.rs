@@ -1,8 +1,11 @@
-//! Address prefixes such as `10.0.0.0/8`: the type, and the rules for writing one.
+//! Address prefixes such as `10.0.0.0/8`, and ranges such as `10.0.0.1-10.0.0.9`: the types, and the
+//! rules for writing them.
 
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::model::AddressRange;
+use crate::rules::plugin::is_plugin_name;
 use crate::value::{TextKind, Value, Wrong};
 
 /// All addresses whose first bits are the same.
@@ -18,6 +21,26 @@ pub(crate) static PREFIX: TextKind = TextKind {
     parse: |text| prefix(text).map(Value::Prefix),
 };
 
+/// One of the values of `from` and `to`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    /// A prefix, a range or an address.
+    Range(AddressRange),
+    /// All that is in a list.
+    List(String),
+}
+
+pub(crate) static ADDRESSES: TextKind = TextKind {
+    what: "an address, a prefix such as \"10.0.0.0/8\", a range such as \"10.0.0.1-10.0.0.9\", or a list such as \"@crawlers\"",
+    parse: |text| match text.strip_prefix('@') {
+        Some(name) if is_plugin_name(name) => {
+            Ok(Value::Addresses(Addresses::List(name.to_owned())))
+        }
+        Some(_) => Err(Wrong::because("after `@` stands the name of a list")),
+        None => range(text).map(|range| Value::Addresses(Addresses::Range(range))),
+    },
+};
+
 impl Prefix {
     /// The prefix of the first `bits` bits of `address`, further bits being zero. `None` if the
     /// address has fewer bits.
@@ -30,6 +53,22 @@ impl Prefix {
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.address.is_ipv4() && masked(address, self.bits) == self.address
+    }
+}
+
+impl Prefix {
+    /// The first address and the last.
+    fn range(&self) -> AddressRange {
+        let bits = u32::from(self.bits);
+        let last = match self.address {
+            IpAddr::V4(v4) => {
+                IpAddr::V4((v4.to_bits() | u32::MAX.checked_shr(bits).unwrap_or(0)).into())
+            }
+            IpAddr::V6(v6) => {
+                IpAddr::V6((v6.to_bits() | u128::MAX.checked_shr(bits).unwrap_or(0)).into())
+            }
+        };
+        (self.address, last)
     }
 }
 
@@ -64,6 +103,44 @@ fn prefix(text: &str) -> Result<Prefix, Wrong> {
         return Err(Wrong::because(reason).suggesting(meant.to_string()));
     }
     Ok(Prefix { address, bits })
+}
+
+/// A range of addresses, written as one, as a prefix, or as a single address.
+pub(crate) fn range(text: &str) -> Result<AddressRange, Wrong> {
+    let Some((first, last)) = text.split_once('-') else {
+        return prefix(text).map(|prefix| prefix.range());
+    };
+    let address = |text: &str| match prefix(text) {
+        Ok(prefix) if !text.contains('/') => Ok(prefix.address),
+        Ok(_) => Err(Wrong::because("at the ends of a range stand addresses")),
+        Err(wrong) => Err(wrong),
+    };
+    let (first, last) = (address(first)?, address(last)?);
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err(Wrong::because("the ends of a range are both IPv4 or both IPv6"));
+    }
+    if first > last {
+        let wrong = Wrong::because("the lower end of a range stands first");
+        return Err(wrong.suggesting(format!("{last}-{first}")));
+    }
+    Ok((first, last))
+}
+
+/// A range as it is written in a configuration: in the shortest way that says it.
+pub(crate) fn print_range((first, last): &AddressRange) -> String {
+    if first == last {
+        return first.to_string();
+    }
+    let differing = match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => (first.to_bits() ^ last.to_bits()).leading_zeros(),
+        (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits() ^ last.to_bits()).leading_zeros(),
+        _ => 0,
+    };
+    let bits = u8::try_from(differing).unwrap_or(0);
+    match Prefix::new(*first, bits) {
+        Some(prefix) if prefix.range() == (*first, *last) => prefix.to_string(),
+        _ => format!("{first}-{last}"),
+    }
 }
 
 fn width(address: &IpAddr) -> u8 {
@@ -108,6 +185,30 @@ mod tests {
         check("fd00::/8", "fdff::1", true);
         check("fd00::/8", "fe00::1", false);
         check("::1", "::1", true);
+    }
+
+    #[test]
+    fn ranges_print_as_they_are_written() {
+        for text in [
+            "10.0.0.0/8",
+            "10.0.0.1",
+            "10.0.0.1-10.0.0.9",
+            "0.0.0.0/0",
+            "0.0.0.0/1",
+            "0.0.0.1-255.255.255.255",
+            "::/0",
+            "::1",
+            "fd00::/8",
+            "2001:db8::-2001:db8::2",
+        ] {
+            assert_eq!(print_range(&range(text).ok().unwrap()), text);
+        }
+        assert_eq!(print_range(&range("10.0.0.0-10.255.255.255").ok().unwrap()), "10.0.0.0/8");
+        let (first, last) = range("192.0.2.128/25").ok().unwrap();
+        assert_eq!(
+            (first.to_string(), last.to_string()),
+            ("192.0.2.128".into(), "192.0.2.255".into())
+        );
     }
 
     #[test]

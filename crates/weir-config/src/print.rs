@@ -2,6 +2,7 @@
 //! process, the cache, the upstreams and the plugins, and of sites and routes what is not a
 //! default.
 
+mod guard;
 mod plugin;
 
 use std::fmt::{self, Display, Write};
@@ -25,6 +26,7 @@ pub fn print(config: &Config) -> String {
         out.upstream(upstream);
     }
     out.plugins(config);
+    out.guard(&config.guard);
     for site in &config.sites {
         out.site(site);
     }

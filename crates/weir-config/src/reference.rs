@@ -26,11 +26,13 @@ fn heading(out: &mut String, block: Block) {
         | Block::Upstream
         | Block::Plugins
         | Block::Plugin
+        | Block::Guard
         | Block::Site => {
             format!("In `{}`", block.name())
         }
         Block::Limits => "In `server { limits { … } }`".to_owned(),
         Block::Allow => "In `plugin { allow { … } }`".to_owned(),
+        Block::Rule => "In `guard { rule { … } }`".to_owned(),
         Block::Route => "In `site { route { … } }`".to_owned(),
         Block::Header => "In `header { … }` and `request-header { … }` of a route".to_owned(),
         Block::Files => "In `files … { … }` of a route".to_owned(),
@@ -60,6 +62,7 @@ fn describe_slot(slot: &Slot) -> String {
     let presence = match slot.presence {
         Presence::Required => String::new(),
         Presence::Repeated => "One or more.".to_owned(),
+        Presence::AnyNumber(meaning) => format!("Any number of them. None: {meaning}."),
         Presence::Optional(meaning) | Presence::Otherwise(meaning) => {
             format!("Left out: {meaning}.")
         }

@@ -1,6 +1,8 @@
 //! Rules for text values of HTTP: path patterns, header fields, redirect targets, status ranges,
-//! hash keys, and for names of users and files. Those for plugins are in [`plugin`].
+//! hash keys, and for names of users and files. Those for plugins are in [`plugin`], those for
+//! overload control in [`guard`].
 
+pub(crate) mod guard;
 pub(crate) mod plugin;
 
 use crate::model::{HashKey, Pattern};
@@ -68,7 +70,7 @@ pub(crate) static STATUSES: TextKind = TextKind {
             text.parse().ok().filter(|code| digits && (100..=599).contains(code))
         };
         match (code(low), code(high)) {
-            (Some(low), Some(high)) if low <= high => Ok(Value::Statuses((low, high))),
+            (Some(low), Some(high)) if low <= high => Ok(Value::Range((low, high))),
             _ => Err(Wrong::because("codes go from 100 to 599, the lower one first")),
         }
     },
@@ -175,7 +177,7 @@ fn check_escapes(path: &str) -> Result<(), Wrong> {
 }
 
 /// `pchar` of RFC 3986, section 3.3, with `/` and the `%` of an escape.
-fn is_path_byte(byte: u8) -> bool {
+pub(crate) fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&byte)
 }
 
@@ -207,13 +209,13 @@ fn header_name(text: &str) -> Result<String, Wrong> {
 }
 
 /// `token` of RFC 9110, section 5.6.2.
-fn is_token(text: &str) -> bool {
+pub(crate) fn is_token(text: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(token)
 }
 
 /// `field-value` of RFC 9110, section 5.5, without the obsolete bytes beyond ASCII.
-fn header_value(text: &str) -> Result<(), Wrong> {
+pub(crate) fn header_value(text: &str) -> Result<(), Wrong> {
     if !text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
         return Err(Wrong::because("it has a line break, a control or a character beyond ASCII"));
     }

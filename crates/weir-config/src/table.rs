@@ -18,6 +18,8 @@ pub(crate) enum Block {
     Plugins,
     Plugin,
     Allow,
+    Guard,
+    Rule,
     Site,
     Route,
     /// `header` and `request-header`: edits of a header section.
@@ -27,7 +29,7 @@ pub(crate) enum Block {
 
 impl Block {
     /// All blocks, in the reference page's order.
-    pub(crate) const ALL: [Block; 12] = [
+    pub(crate) const ALL: [Block; 14] = [
         Block::File,
         Block::Server,
         Block::Limits,
@@ -36,6 +38,8 @@ impl Block {
         Block::Plugins,
         Block::Plugin,
         Block::Allow,
+        Block::Guard,
+        Block::Rule,
         Block::Site,
         Block::Route,
         Block::Header,
@@ -53,6 +57,8 @@ impl Block {
             Block::Plugins => "plugins",
             Block::Plugin => "plugin",
             Block::Allow => "allow",
+            Block::Guard => "guard",
+            Block::Rule => "rule",
             Block::Site => "site",
             Block::Route => "route",
             Block::Header => "header",
@@ -106,6 +112,8 @@ pub(crate) enum Presence {
     Required,
     /// An argument given once or more.
     Repeated,
+    /// An argument given any number of times; the text says what it means to give none.
+    AnyNumber(&'static str),
     /// May be left out; the text says what that means.
     Optional(&'static str),
     /// An argument that its line needs; the text says what it means to leave out the whole line.
@@ -132,6 +140,11 @@ impl Key {
 }
 
 impl Slot {
+    /// True for an argument that may be given more than once.
+    pub(crate) fn repeats(&self) -> bool {
+        matches!(self.presence, Presence::Repeated | Presence::AnyNumber(_))
+    }
+
     /// The default, for a slot that has one.
     pub(crate) fn default_value(&self) -> Option<Value> {
         let Presence::Default(text) = self.presence else { return None };
@@ -147,9 +160,18 @@ impl Slot {
 
 /// Every key there is.
 pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
-    [keys::TOP, keys::SERVER, keys::UPSTREAM, keys::SITE, keys::ROUTE, keys::PLUGIN]
-        .into_iter()
-        .flatten()
+    [
+        keys::TOP,
+        keys::SERVER,
+        keys::UPSTREAM,
+        keys::SITE,
+        keys::ROUTE,
+        keys::PLUGIN,
+        keys::GUARD,
+        keys::RULE,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// A slot, for the tables.
@@ -165,6 +187,10 @@ pub(crate) const fn slot(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The site that examples of rules name.
+    const SHOP: &str =
+        "site \"shop.example\" { listen \":80\"; route \"/*\" { files \"/srv\"; }; }";
 
     /// A configuration in which lines of a block stand where they belong, with all that a valid
     /// file needs and that the lines do not give themselves.
@@ -198,6 +224,17 @@ mod tests {
                 let app = "upstream \"app\" { server \"http://a.example\"; }";
                 let plugin = format!("plugin \"a\" {{ source \"a\"; allow {{\n{lines}\n}}; }}");
                 format!("{app}\n{plugin}\n{site}")
+            }
+            Block::Guard => {
+                let class = unless("class", "class \"gold\" priority=1");
+                let list = unless("list", "list \"crawlers\" \"a.txt\"");
+                format!("guard {{\n{lines}\n{class}\n{list}\n}}\n{SHOP}")
+            }
+            Block::Rule => {
+                let declared = "class \"gold\" priority=1; list \"crawlers\" \"a.txt\"";
+                let acts = ["class", "rate", "concurrency", "refuse", "pass"];
+                let act = if acts.iter().all(|act| lacks(act)) { "class \"gold\"" } else { "" };
+                format!("guard {{ {declared}; rule \"a\" {{\n{lines}\n{act}\n}}; }}\n{SHOP}")
             }
             Block::Site => {
                 let listen = unless("listen", "listen \":80\"");
@@ -248,7 +285,7 @@ mod tests {
     fn only_the_last_argument_repeats() {
         for key in all_keys() {
             let fixed = key.arguments.split_last().map_or(&[][..], |(_, before)| before);
-            assert!(fixed.iter().all(|slot| slot.presence != Presence::Repeated), "{}", key.name);
+            assert!(fixed.iter().all(|slot| !slot.repeats()), "{}", key.name);
         }
     }
 }

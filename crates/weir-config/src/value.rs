@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kdl::KdlValue;
 
-use crate::model::{Address, HashKey, HostHeader, Pattern};
-use crate::prefix::Prefix;
+use crate::model::{Address, BucketKey, HashKey, HostHeader, PathMatch, Pattern, ValueMatch};
+use crate::prefix::{Addresses, Prefix};
 use crate::suggest;
 use crate::url::{Origin, ProxyTarget};
 
@@ -26,7 +26,12 @@ pub(crate) enum Value {
     Prefix(Prefix),
     HashKey(HashKey),
     HostHeader(HostHeader),
-    Statuses((u16, u16)),
+    /// Status codes or ports, from the first to the last.
+    Range((u16, u16)),
+    Addresses(Addresses),
+    Path(PathMatch),
+    Match(ValueMatch),
+    Bucket(BucketKey),
 }
 
 /// Why a value was refused.
@@ -66,6 +71,10 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     /// One of these numbers.
     Status(&'static [u64]),
+    /// One of these numbers, or one word.
+    StatusOr { word: &'static str, codes: &'static [u64] },
+    /// A port such as `443`, or a range of them such as `"8000-8999"`.
+    Ports,
     /// Text with rules of its own.
     Text(&'static TextKind),
 }
@@ -102,11 +111,20 @@ impl Kind {
                 Err(Wrong::because("its unit is missing").suggesting(format!("{number}s")))
             }
             (Kind::Choice(words), KdlValue::String(text)) => choice(text, words),
-            (Kind::Status(codes), KdlValue::Integer(number)) => codes
-                .iter()
-                .find(|&&code| i128::from(code) == *number)
-                .map(|&code| Value::Number(code))
-                .ok_or_else(Wrong::default),
+            (Kind::StatusOr { word, .. }, KdlValue::String(text)) if text == word => {
+                Ok(Value::Word(word))
+            }
+            (Kind::Status(codes) | Kind::StatusOr { codes, .. }, _) => {
+                match number(value, 0, u64::MAX)? {
+                    Value::Number(code) if codes.contains(&code) => Ok(Value::Number(code)),
+                    _ => Err(Wrong::default()),
+                }
+            }
+            (Kind::Ports, KdlValue::String(text)) => ports(text),
+            (Kind::Ports, _) => match number(value, 1, u16::MAX.into())? {
+                Value::Number(port) => port_range(port, port),
+                _ => Err(Wrong::default()),
+            },
             (Kind::Text(kind), KdlValue::String(text)) => (kind.parse)(text),
             _ => Err(Wrong::default()),
         }
@@ -135,6 +153,13 @@ impl Kind {
                 let codes: Vec<_> = codes.iter().map(u64::to_string).collect();
                 codes.join(", ")
             }
+            Kind::StatusOr { word, codes } => {
+                let codes: Vec<_> = codes.iter().map(u64::to_string).collect();
+                format!("{} or \"{word}\"", codes.join(", "))
+            }
+            Kind::Ports => {
+                "a port from 1 to 65535, or a range of them such as \"8000-8999\"".to_owned()
+            }
             Kind::Text(kind) => kind.what.to_owned(),
         }
     }
@@ -159,6 +184,29 @@ fn number(value: &KdlValue, min: u64, max: u64) -> Result<Value, Wrong> {
     };
     let number = u64::try_from(number).map_err(|_| Wrong::default())?;
     in_range(number, min, max).map(Value::Number)
+}
+
+fn ports(text: &str) -> Result<Value, Wrong> {
+    let Some((low, high)) = text.split_once('-') else {
+        let is_port = text.parse::<u16>().is_ok();
+        let wrong = Wrong::because("a number stands without quotes");
+        return Err(if is_port { wrong } else { Wrong::default() });
+    };
+    let port = |text: &str| -> Option<u64> {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|port| digits && (1..=65535).contains(port))
+    };
+    match (port(low), port(high)) {
+        (Some(low), Some(high)) if low <= high => port_range(low, high),
+        _ => Err(Wrong::because("ports go from 1 to 65535, the lower one first")),
+    }
+}
+
+fn port_range(low: u64, high: u64) -> Result<Value, Wrong> {
+    match (low.try_into(), high.try_into()) {
+        (Ok(low), Ok(high)) => Ok(Value::Range((low, high))),
+        _ => Err(Wrong::default()),
+    }
 }
 
 fn in_range(number: u64, min: u64, max: u64) -> Result<u64, Wrong> {
@@ -266,7 +314,8 @@ macro_rules! from_value {
 from_value! {
     bool: Switch, u64: Number, Duration: Time, String: Text, &'static str: Word, Address: Address,
     Origin: Origin, ProxyTarget: ProxyTarget, Pattern: Pattern, HashKey: HashKey,
-    HostHeader: HostHeader, Prefix: Prefix, (u16, u16): Statuses,
+    HostHeader: HostHeader, Prefix: Prefix, (u16, u16): Range,
+    Addresses: Addresses, PathMatch: Path, ValueMatch: Match, BucketKey: Bucket,
 }
 
 macro_rules! from_number {
@@ -279,7 +328,7 @@ macro_rules! from_number {
     };
 }
 
-from_number!(u16, u32, usize);
+from_number!(u8, u16, u32, usize);
 
 impl FromValue for Value {
     fn from_value(value: Value) -> Option<Self> {

@@ -117,7 +117,7 @@ fn errors_are_json_for_programs() {
         serde_json::json!([{
             "file": "weir.kdl", "line": 1, "column": 1,
             "message": "unknown key \"servr\" in the file",
-            "expected": ["server", "cache", "upstream", "plugins", "plugin", "site"],
+            "expected": ["server", "cache", "upstream", "plugins", "plugin", "guard", "site"],
             "suggestion": "server",
         }])
     );

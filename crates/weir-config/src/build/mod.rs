@@ -1,6 +1,7 @@
 //! Checked lines become the typed [`Config`]; what keys mean together is checked here. A function
 //! that returns `None` has reported why, or was not given a value whose error is reported already.
 
+mod guard;
 mod listeners;
 mod plugin;
 mod route;
@@ -17,6 +18,9 @@ use crate::model::{Config, Upstream};
 use crate::source::{Source, Span};
 use crate::suggest;
 use crate::url::Origin;
+
+use guard::Known;
+pub(crate) use guard::default_answer;
 
 /// A file or directory that the configuration needs.
 #[derive(Clone, Debug)]
@@ -35,6 +39,8 @@ pub(crate) enum Expected {
     File,
     /// A text: the configuration of the plugin at this position in [`Config::plugins`].
     PluginConfig(usize),
+    /// A text: the addresses of the list at this position in [`crate::model::Guard::lists`].
+    AddressList(usize),
 }
 
 /// What the building of one configuration shares.
@@ -74,6 +80,10 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         let error = build.source.whole_error("there is no site");
         error.expect(["site \"*\" { listen \":8080\"; … }"]);
     }
+    let guard = lines.one("guard").and_then(|line| {
+        let known = Known::of_file(lines, &line.lines);
+        build.guard(line, &known)
+    });
     build.check_listeners(&sites, server.as_ref().and_then(|server| server.admin.as_ref()));
     let sites = sites.into_iter().map(|(_, site)| site).collect::<Option<Vec<_>>>();
     if build.upstreams.len() > UPSTREAMS_MAX {
@@ -86,7 +96,7 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         upstreams,
         plugin_settings: plugin_settings?,
         plugins: plugins?,
-        guard: crate::model::Guard::default(),
+        guard: guard?,
         sites: sites?,
     };
     Some((config, files))

@@ -1,14 +1,18 @@
 //! The keys themselves, a table for each part of the file. See [`crate::table`] for the types.
 
+mod guard;
 mod plugin;
 mod route;
+mod rule;
 mod server;
 mod site;
 mod top;
 mod upstream;
 
+pub(crate) use guard::GUARD;
 pub(crate) use plugin::PLUGIN;
 pub(crate) use route::ROUTE;
+pub(crate) use rule::RULE;
 pub(crate) use server::SERVER;
 pub(crate) use site::SITE;
 pub(crate) use top::TOP;

@@ -72,6 +72,18 @@ pub(crate) const TOP: &[Key] = &[
     },
     Key {
         block: Block::File,
+        name: "guard",
+        arguments: &[],
+        properties: &[],
+        children: Some(Block::Guard),
+        repeats: false,
+        doc: "Overload control: classes of traffic, and rules that tell them apart and limit them. \
+              Without it there is one class, and requests are refused only when more arrive than \
+              can be served.",
+        example: "guard {\n    class \"gold\" priority=1\n    class \"bulk\" priority=3\n    rule \"partners\" { from \"10.1.0.0/16\"; class \"gold\" }\n    rule \"others\" { rate 100; by \"source\"; always; class \"bulk\" }\n}",
+    },
+    Key {
+        block: Block::File,
         name: "site",
         arguments: &[slot(
             "name",

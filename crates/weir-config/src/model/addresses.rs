@@ -47,7 +47,7 @@ impl AddressSet {
 
     /// The same set with other contents of its lists.
     pub(crate) fn filled(&self, lists: &[&AddressSet]) -> AddressSet {
-        let own = self.parts.as_ref().map_or(&*self.ranges, |parts| &parts.own);
+        let own = self.own_ranges();
         let ranges = match (own, lists) {
             // Many rules may name one large list.
             ([], [list]) => Arc::clone(&list.ranges),
@@ -62,6 +62,11 @@ impl AddressSet {
     /// What the set is made of, if it names lists.
     pub(crate) fn parts(&self) -> Option<&Arc<Parts>> {
         self.parts.as_ref()
+    }
+
+    /// The ranges without those of lists.
+    pub(crate) fn own_ranges(&self) -> &[AddressRange] {
+        self.parts.as_ref().map_or(&*self.ranges, |parts| &parts.own)
     }
 
     /// The ranges.

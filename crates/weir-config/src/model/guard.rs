@@ -209,7 +209,7 @@ pub struct Match {
 }
 
 /// How a path is matched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PathMatch {
     /// This one.
     Exact(String),
