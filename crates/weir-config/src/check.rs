@@ -148,6 +148,13 @@ pub(crate) fn block(
 
 fn unknown_key(source: &mut Source<'_>, block: Block, name: &str, span: Span) {
     let near = suggest::nearest(name, block.keys().map(|key| key.name));
+    let owner = block.keys().find(|key| key.properties.iter().any(|slot| slot.name == name));
+    if let Some(key) = owner {
+        let message =
+            format!("`{name}` is no key of {} but a property of `{}`", block.name(), key.name);
+        source.error(span, message).expect([format!("`{} … {name}=…`", key.name)]);
+        return;
+    }
     let elsewhere = all_keys().find(|key| key.name == name).filter(|_| near.is_none());
     let place = block.name();
     let message = match elsewhere {
@@ -249,6 +256,12 @@ fn unknown_property(source: &mut Source<'_>, key: &'static Key, name: &str, span
         return;
     }
     let near = suggest::nearest(name, key.properties.iter().map(|slot| slot.name));
+    // Like `rate 10 by="source"` for `rate 10; by "source"`.
+    if key.block.key(name).is_some_and(|own| own.children.is_none()) {
+        let message = format!("`{shown}` is no property of `{}` but a key of its own", key.name);
+        source.error(span, message).expect([format!("`{shown} …` on a line of its own")]);
+        return;
+    }
     let error = source.error(span, format!("unknown property \"{shown}\" of `{}`", key.name));
     error.suggest(near);
     match key.properties {
@@ -360,7 +373,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-fn identifier_span(identifier: &KdlIdentifier) -> Span {
+pub(crate) fn identifier_span(identifier: &KdlIdentifier) -> Span {
     let span = identifier.span();
     Span::new(span.offset(), span.offset() + span.len())
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use crate::build::{Expected, FileUse};
 use crate::error::{ConfigError, Errors};
-use crate::limits::{ADDRESS_RANGES_MAX, FILE_SIZE_MAX, LIST_SIZE_MAX, PLUGIN_CONFIG_MAX};
+use crate::fragment;
+use crate::limits::{FILE_SIZE_MAX, LIST_SIZE_MAX, PLUGIN_CONFIG_MAX};
 use crate::lists;
 use crate::model::{Config, Guard, Source as RouteSource};
 use crate::source::Source;
@@ -58,8 +59,8 @@ pub(crate) fn check(source: &mut Source<'_>, config: &mut Config, needed: &[File
             source.error(file.span, reason);
         }
     }
-    if !source.has_errors() {
-        fill_lists(source, &mut config.guard);
+    if !source.has_errors() && !lists::fill(&mut config.guard) {
+        fragment::report_ranges(source);
     }
 }
 
@@ -81,18 +82,6 @@ fn read_list(source: &mut Source<'_>, file: &FileUse, position: usize, guard: &m
                 source.error(file.span, format!("{} ({shown}), {error}", file.purpose));
             }
         }
-    }
-}
-
-/// Gives rules the addresses of the lists that they name.
-fn fill_lists(source: &mut Source<'_>, guard: &mut Guard) {
-    if !lists::fill(guard) {
-        let message =
-            format!("the lists of addresses come to more than {ADDRESS_RANGES_MAX} ranges");
-        source.whole_error(message).expect([
-            "fewer entries",
-            "lists that stand alone in `from` and `to`, which many rules can share",
-        ]);
     }
 }
 

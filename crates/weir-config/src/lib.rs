@@ -12,6 +12,7 @@ mod build;
 mod check;
 mod error;
 mod files;
+mod fragment;
 mod keys;
 pub mod limits;
 mod lists;
@@ -32,6 +33,7 @@ use std::path::Path;
 
 pub use error::{ConfigError, Errors};
 pub use files::check_files;
+pub use fragment::{parse_guard, parse_rules};
 pub use model::*;
 pub use prefix::Prefix;
 pub use presets::{parse_listen, proxy_url, serve_dir};
@@ -80,29 +82,33 @@ fn finish(config: Option<(Config, Vec<FileUse>)>, source: Text<'_>) -> Result<Co
     match (source.finish(), config) {
         (Some(errors), _) => Err(errors),
         (None, Some((config, _))) => Ok(config),
-        // The key table and `build` disagree about a kind of value; tests of every key prevent it.
-        (None, None) => Err(ConfigError::whole(file, "a value was lost: a defect of Weir").into()),
+        (None, None) => Err(lost_value(file)),
     }
+}
+
+/// The key table and `build` disagree about a kind of value; tests of every key prevent it.
+fn lost_value(file: String) -> Errors {
+    ConfigError::whole(file, "a value was lost: a defect of Weir").into()
 }
 
 impl Text<'_> {
     /// Runs the stages; `None` after an error.
     fn config(&mut self) -> Option<(Config, Vec<FileUse>)> {
+        let document = self.document()?;
+        let lines = check::block(self, Block::File, document.nodes(), Span::new(0, 0));
+        build::config(self, &lines)
+    }
+
+    /// The text as nodes of KDL; `None` after an error.
+    fn document(&mut self) -> Option<kdl::KdlDocument> {
         if self.text().len() > FILE_SIZE_MAX {
             let size = value::print_size(FILE_SIZE_MAX as u64);
             self.whole_error(format!("the file is larger than {size}"));
             return None;
         }
         let text = syntax::scan(self)?;
-        let document = match kdl::KdlDocument::parse_v2(&text) {
-            Ok(document) => document,
-            Err(error) => {
-                self.kdl_errors(&error);
-                return None;
-            }
-        };
-        let lines = check::block(self, Block::File, document.nodes(), Span::new(0, 0));
-        build::config(self, &lines)
+        let document = kdl::KdlDocument::parse_v2(&text);
+        document.map_err(|error| self.kdl_errors(&error)).ok()
     }
 
     /// What `kdl` finds and [`syntax`] does not know of.

@@ -111,8 +111,10 @@ impl Kind {
                 Err(Wrong::because("its unit is missing").suggesting(format!("{number}s")))
             }
             (Kind::Choice(words), KdlValue::String(text)) => choice(text, words),
-            (Kind::StatusOr { word, .. }, KdlValue::String(text)) if text == word => {
-                Ok(Value::Word(word))
+            (Kind::StatusOr { word, .. }, KdlValue::String(text))
+                if text.parse::<u64>().is_err() =>
+            {
+                choice(text, &[word])
             }
             (Kind::Status(codes) | Kind::StatusOr { codes, .. }, _) => {
                 match number(value, 0, u64::MAX)? {
@@ -213,7 +215,7 @@ fn in_range(number: u64, min: u64, max: u64) -> Result<u64, Wrong> {
     if (min..=max).contains(&number) { Ok(number) } else { Err(Wrong::default()) }
 }
 
-fn choice(text: &str, words: &'static [&'static str]) -> Result<Value, Wrong> {
+fn choice(text: &str, words: &[&'static str]) -> Result<Value, Wrong> {
     if let Some(word) = words.iter().find(|&&word| word == text) {
         return Ok(Value::Word(word));
     }

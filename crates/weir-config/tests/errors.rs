@@ -25,6 +25,12 @@ fn around(file: &str) -> (&'static str, &'static str) {
         "plugin" => {
             ("upstream \"app\" { server \"http://a.example\"; }; plugin \"gray\" {\n", SITE)
         }
+        "guard" => ("guard {\n", SITE),
+        "rule" => (
+            "guard { class \"gold\" priority=1; list \"crawlers\" \"a\"; rule \"x\" {\n",
+            "\n}; }\nsite \"z.example\" \"www.z.example\" { listen \":9\"; \
+             route \"/*\" { files \"srv\"; }; }",
+        ),
         "site" => ("site \"a.example\" {\n", "\nroute \"/z/*\" { files \"srv\"; }\n}"),
         "route" => (
             "upstream \"app\" { server \"http://a.example\"; }; \

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
 
+#[path = "properties/guard.rs"]
+mod guard;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,7 +85,8 @@ fn token() -> impl Strategy<Value = String> {
         "\"#", "//", "/*", "*/", "/-", "#true", "true", "\u{feff}", "\u{85}", "\u{202e}", "é",
         "😀", "1", "-1", "0x", "1.5e3", ".5", "site", "route", "server", "listen", "\":80\"",
         "\"/*\"", "respond", "\"a\"", "tls", "cache", "upstream", "header", "set", "limits",
-        "workers", "plugin", "use", "allow", "\\u{", "\\n", "'",
+        "workers", "plugin", "use", "allow", "guard", "rule", "class", "from", "rate", "pass",
+        "\\u{", "\\n", "'",
     ]);
     prop_oneof![8 => fixed.prop_map(str::to_owned), 1 => ".{0,4}"]
 }
@@ -465,8 +469,8 @@ fn site(number: u16) -> impl Strategy<Value = (Site, Vec<Upstream>)> {
 
 fn config() -> impl Strategy<Value = Config> {
     let sites = (1_u16..4).prop_flat_map(|count| (0..count).map(site).collect::<Vec<_>>());
-    (server(), cache(), upstream("app".to_owned()), plugins(), sites).prop_map(
-        |(server, cache, app, (plugin_settings, plugins), sites)| {
+    (server(), cache(), upstream("app".to_owned()), plugins(), guard::guard(), sites).prop_map(
+        |(server, cache, app, (plugin_settings, plugins), mut guard, sites)| {
             let mut upstreams = vec![app];
             let mut all = Vec::new();
             for (site, groups) in sites {
@@ -477,15 +481,8 @@ fn config() -> impl Strategy<Value = Config> {
                 }
                 all.push(site);
             }
-            Config {
-                server,
-                cache,
-                upstreams,
-                plugin_settings,
-                plugins,
-                guard: Guard::default(),
-                sites: all,
-            }
+            guard::name_sites(&mut guard, &all);
+            Config { server, cache, upstreams, plugin_settings, plugins, guard, sites: all }
         },
     )
 }

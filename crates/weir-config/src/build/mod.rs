@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::check::Lines;
 use crate::limits::{SITES_MAX, UPSTREAMS_MAX};
-use crate::model::{Config, Upstream};
+use crate::model::{Config, Guard, GuardRule, Upstream};
 use crate::source::{Source, Span};
 use crate::suggest;
 use crate::url::Origin;
@@ -54,12 +54,7 @@ struct Build<'s, 'a> {
 
 /// Builds the configuration from the file's lines, with the files it needs.
 pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, Vec<FileUse>)> {
-    let mut build = Build {
-        source,
-        files: Vec::new(),
-        upstreams: Vec::new(),
-        upstream_by_name: HashMap::new(),
-    };
+    let mut build = Build::new(source);
     let server = lines.one("server").and_then(|line| build.server(line));
     let cache = lines.one("cache").and_then(|line| build.cache(line));
     for line in lines.all("upstream") {
@@ -100,6 +95,33 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         sites: sites?,
     };
     Some((config, files))
+}
+
+/// Builds rules from lines that stand in a `guard` block of their own.
+pub(crate) fn rules(
+    source: &mut Source<'_>,
+    lines: &Lines,
+    running: &Config,
+) -> Option<Vec<GuardRule>> {
+    Build::new(source).rules(lines, &Known::of_config(running, None))
+}
+
+/// Builds the `guard` block of a file that has nothing else, with the places of its lists.
+pub(crate) fn guard(
+    source: &mut Source<'_>,
+    file: &Lines,
+    running: &Config,
+) -> Option<(Guard, Vec<Span>)> {
+    let line = file.one("guard")?;
+    let mut build = Build::new(source);
+    let guard = build.guard(line, &Known::of_config(running, Some(&line.lines)))?;
+    Some((guard, build.files.into_iter().map(|file| file.span).collect()))
+}
+
+impl<'s, 'a> Build<'s, 'a> {
+    fn new(source: &'s mut Source<'a>) -> Build<'s, 'a> {
+        Build { source, files: Vec::new(), upstreams: Vec::new(), upstream_by_name: HashMap::new() }
+    }
 }
 
 impl Build<'_, '_> {

@@ -112,6 +112,9 @@ pub(crate) static PARAMETER_EXACT: TextKind = TextKind {
 pub(crate) static SERVER_NAME_MATCH: TextKind = TextKind {
     what: "a host name such as \"shop.example\", or \"*.shop.example\" for all below one",
     parse: |text| {
+        if text == "*" {
+            return Err(Wrong::because("after a `*` stands a dot and a name"));
+        }
         crate::address::host_name(text.strip_prefix("*.").unwrap_or(text))?;
         Ok(Value::Text(text.to_ascii_lowercase()))
     },

@@ -185,25 +185,16 @@ impl Build<'_, '_> {
         }
         let is_default =
             |line: &Line| line.value::<String>("name").as_deref() == Some(DEFAULT_CLASS);
+        let mut lines_max = CLASSES_MAX;
         if !lines.all("class").any(is_default) {
+            lines_max -= 1;
             let default = Class::default();
             if let (Some(span), true) = (priorities.get(&default.priority), lines.is_known()) {
-                let message = format!(
-                    "the class \"{DEFAULT_CLASS}\", which is of all that no rule gives another, \
-                     has priority {} already",
-                    default.priority
-                );
-                let error = self.source.error(*span, message);
-                error.expect([
-                    "another priority",
-                    "a line `class \"default\" priority=…` that gives it another",
-                ]);
+                self.report_default_priority(*span, default.priority);
             }
             classes.push(Some(default));
         }
-        if classes.len() > CLASSES_MAX
-            && let Some(line) = lines.all("class").nth(CLASSES_MAX.min(classes.len() - 2))
-        {
+        if let Some(line) = lines.all("class").nth(lines_max) {
             let message =
                 format!("more than {CLASSES_MAX} classes, \"{DEFAULT_CLASS}\" being one of them");
             self.source.error(line.span, message);
@@ -211,6 +202,17 @@ impl Build<'_, '_> {
         let mut classes = classes.into_iter().collect::<Option<Vec<_>>>()?;
         classes.sort_by_key(|class| class.priority);
         Some(classes)
+    }
+
+    fn report_default_priority(&mut self, span: Span, priority: u8) {
+        let message = format!(
+            "the class \"{DEFAULT_CLASS}\", which is of all that no rule gives another, has \
+             priority {priority} already"
+        );
+        self.source.error(span, message).expect([
+            "another priority".to_owned(),
+            format!("a line `class \"{DEFAULT_CLASS}\" priority=…` that gives it another"),
+        ]);
     }
 
     /// Lists without their contents, and their files noted.
