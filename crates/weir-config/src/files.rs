@@ -1,7 +1,6 @@
 //! The files a configuration needs: reading the configuration itself, those of its plugins and the
-//! lists of addresses, and
-//! checking that roots, certificates, keys, trusted roots and modules are there. The only part of
-//! the crate that does I/O.
+//! lists of addresses, and checking that roots, certificates, keys, trusted roots and modules are
+//! there. The only part of the crate that does I/O.
 
 use std::fs::{self, File};
 use std::io::Read;

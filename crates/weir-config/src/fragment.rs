@@ -19,7 +19,7 @@ use crate::table::Block;
 /// errors. No file is read.
 ///
 /// # Errors
-/// All errors that were found, at most [`crate::limits::ERRORS_MAX`]; a text without rules has none.
+/// All errors that were found, at most [`crate::limits::ERRORS_MAX`]. To have no rule is none.
 pub fn parse_rules(name: &str, text: &str, config: &Config) -> Result<Vec<GuardRule>, Errors> {
     let mut source = Source::new(name, text, Path::new(""));
     let rules = rules(&mut source, config);

@@ -48,7 +48,8 @@ use table::Block;
 
 /// Parses and validates a configuration without any I/O. Relative paths in it are taken as
 /// relative to the directory of `file_name`. A plugin's `config-file` is not read: its
-/// configuration is empty in the result.
+/// configuration is empty in the result; and neither are lists of addresses, in which there is
+/// nobody then.
 ///
 /// # Errors
 /// All errors that were found, at most [`limits::ERRORS_MAX`].
@@ -58,8 +59,8 @@ pub fn parse(file_name: &str, text: &str) -> Result<Config, Errors> {
     finish(source.config(), source)
 }
 
-/// Reads and parses a configuration file with the `config-file`s of its plugins, and checks that
-/// the files and directories it names can be read. Relative paths in it are relative to its
+/// Reads and parses a configuration file with the `config-file`s of its plugins and the lists of
+/// addresses of its rules, and checks that the files and directories it names can be read. Relative paths in it are relative to its
 /// directory, and absolute in the result.
 ///
 /// # Errors

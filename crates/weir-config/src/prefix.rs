@@ -1,5 +1,5 @@
-//! Address prefixes such as `10.0.0.0/8`, and ranges such as `10.0.0.1-10.0.0.9`: the types, and the
-//! rules for writing them.
+//! Address prefixes such as `10.0.0.0/8`, and ranges such as `10.0.0.1-10.0.0.9`: the types, and
+//! the rules for writing them.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -308,13 +308,10 @@ fn lists_of_all_rules_have_a_limit() {
         writeln!(lines, "{}", IpAddr::from((number * 2).to_be_bytes())).unwrap();
     }
     let directory = with_lists(&lines, "::1\n");
-    let file = directory.path().join("weir.kdl");
+    let config = load(&directory.path().join("weir.kdl")).unwrap();
     let rules = |from: &dyn Fn(u32) -> String| {
         let rule = |number| format!("rule \"r{number}\" {{ from {}; refuse; }}\n", from(number));
-        let rules: String = (0..17).map(rule).collect();
-        let lists = "list \"a\" \"lists/a.txt\"; list \"b\" \"lists/b.txt\"";
-        fs::write(&file, format!("guard {{ {lists}\n{rules}}}\n{SITE}")).unwrap();
-        load(&file)
+        parse_rules("body", &(0..17).map(rule).collect::<String>(), &config)
     };
     // One list, and one set of two, however many rules name them.
     assert!(rules(&|_| "\"@a\"".to_owned()).is_ok());

@@ -18,6 +18,8 @@ const COUNT_MAX: u64 = 10_000_000;
 
 /// What a named value may be where none is given.
 const ANY: &str = "any value";
+/// And where none is given exactly.
+const VALUES: &str = "the values before it say all";
 const ABSENT: &str = "It must not be there.";
 
 /// A condition: a key that may stand more than once.
@@ -44,10 +46,11 @@ pub(crate) const RULE: &[Key] = &[
         arguments: &[slot("address", Kind::Text(&ADDRESSES), Repeated, "")],
         ..condition(
             "from",
-            "Where it comes from: the address of the client, as far as the PROXY protocol and \
-         `trusted-proxies` tell it. All values of all `from` lines are one set. As for every \
-         condition: a rule means those who meet all that are given, and one given several times \
-         is met by any of its values. A rule without conditions means everybody.",
+            "Where it comes from. Of a connection that is the address at its other end; of a request \
+             it is the client's, as far as the PROXY protocol and `trusted-proxies` tell it. All \
+             values of all `from` lines are one set. As for every condition: a rule means those \
+             who meet all conditions that it gives, and one given several times is met by any of \
+             its values. A rule without conditions means everybody.",
             "from \"10.1.0.0/16\" \"10.2.0.1-10.2.0.9\" \"@crawlers\"",
         )
     },
@@ -91,14 +94,16 @@ pub(crate) const RULE: &[Key] = &[
             slot("value", Kind::Text(&FIELD_MATCH), AnyNumber(ANY), "Case counts."),
         ],
         properties: &[
-            slot("exact", Kind::Text(&FIELD_EXACT), Optional(ANY), ""),
+            slot("exact", Kind::Text(&FIELD_EXACT), Optional(VALUES), ""),
             slot("absent", Kind::Switch, Default("#false"), ABSENT),
         ],
         ..condition(
             "header",
             "A field of the request's header. Lines of the same name are alternatives; all names must \
          be met. In `exact=` a `*` has no meaning.",
-            "header \"user-agent\" \"*BadBot*\" \"*WorseBot*\"\nheader \"accept\" exact=\"*/*\"\nheader \"authorization\" absent=#true",
+            r#"header "user-agent" "*BadBot*" "*WorseBot*"
+header "accept" exact="*/*"
+header "authorization" absent=#true"#,
         )
     },
     Key {
@@ -107,7 +112,7 @@ pub(crate) const RULE: &[Key] = &[
             slot("value", Kind::Text(&COOKIE_MATCH), AnyNumber(ANY), "Case counts."),
         ],
         properties: &[
-            slot("exact", Kind::Text(&COOKIE_EXACT), Optional(ANY), ""),
+            slot("exact", Kind::Text(&COOKIE_EXACT), Optional(VALUES), ""),
             slot("absent", Kind::Switch, Default("#false"), ABSENT),
         ],
         ..condition(
@@ -122,7 +127,7 @@ pub(crate) const RULE: &[Key] = &[
             slot("value", Kind::Text(&PARAMETER_MATCH), AnyNumber(ANY), "Case counts."),
         ],
         properties: &[
-            slot("exact", Kind::Text(&PARAMETER_EXACT), Optional(ANY), ""),
+            slot("exact", Kind::Text(&PARAMETER_EXACT), Optional(VALUES), ""),
             slot("absent", Kind::Switch, Default("#false"), ABSENT),
         ],
         ..condition(

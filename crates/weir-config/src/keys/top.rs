@@ -80,7 +80,12 @@ pub(crate) const TOP: &[Key] = &[
         doc: "Overload control: classes of traffic, and rules that tell them apart and limit them. \
               Without it there is one class, and requests are refused only when more arrive than \
               can be served.",
-        example: "guard {\n    class \"gold\" priority=1\n    class \"bulk\" priority=3\n    rule \"partners\" { from \"10.1.0.0/16\"; class \"gold\" }\n    rule \"others\" { rate 100; by \"source\"; always; class \"bulk\" }\n}",
+        example: r#"guard {
+    class "gold" priority=1
+    class "bulk" priority=3
+    rule "partners" { from "10.1.0.0/16"; class "gold" }
+    rule "others" { rate 100; by "source"; always; class "bulk" }
+}"#,
     },
     Key {
         block: Block::File,

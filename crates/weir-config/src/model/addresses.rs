@@ -90,7 +90,8 @@ impl AddressSet {
 
 /// Ranges in order, those that overlap or touch as one.
 fn disjoint(mut ranges: Vec<AddressRange>) -> Vec<AddressRange> {
-    ranges.sort_unstable();
+    // Sets put together are runs in order, which this sort finds.
+    ranges.sort();
     let mut disjoint: Vec<AddressRange> = Vec::with_capacity(ranges.len());
     for (first, last) in ranges {
         match disjoint.last_mut() {
