@@ -60,8 +60,8 @@ pub fn parse(file_name: &str, text: &str) -> Result<Config, Errors> {
 }
 
 /// Reads and parses a configuration file with the `config-file`s of its plugins and the lists of
-/// addresses of its rules, and checks that the files and directories it names can be read. Relative paths in it are relative to its
-/// directory, and absolute in the result.
+/// addresses of its rules, and checks that the files and directories it names can be read. Relative
+/// paths in it are relative to its directory, and absolute in the result.
 ///
 /// # Errors
 /// What is wrong with the file, or why it cannot be read.

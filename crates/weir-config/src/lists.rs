@@ -83,7 +83,27 @@ pub(crate) fn fill_rules(rules: &mut [GuardRule], lists: &[AddressList]) -> bool
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// What is accepted is what each line says alone; what is not names its line.
+        #[test]
+        fn any_text_is_a_list_or_is_refused(lines in "([0-9a-f.:/#-]{0,12}\n|.{0,9}\n|10[.]0[.]0[.][0-9](-10[.]0[.]0[.]9)?\n){0,6}") {
+            match parse(&lines) {
+                Ok(set) => for line in lines.lines() {
+                    let entry = line.split('#').next().unwrap().trim();
+                    if let Ok((first, last)) = prefix::range(entry) {
+                        prop_assert!(set.contains(first) && set.contains(last), "{}", entry);
+                    }
+                },
+                Err(errors) => for error in errors {
+                    prop_assert!(error.starts_with("line "), "{}", error);
+                },
+            }
+        }
+    }
 
     #[test]
     fn entries_stand_on_lines() {

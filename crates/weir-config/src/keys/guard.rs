@@ -79,8 +79,9 @@ pub(crate) const GUARD: &[Key] = &[
         children: Some(Block::Rule),
         repeats: true,
         doc: "Whom it means, and what happens to them. Rules are looked at in the order of their \
-              lines. Each one that matches applies its limits; the first that gives a class decides the \
-              class; one with `pass` is the last that is looked at. There are at most 20,000.",
+              lines. Each one that matches applies its limits; the first that gives a class \
+              decides the class; one with `pass` is the last that is looked at. There are at most \
+              20,000.",
         example: r#"rule "search" {
     site "shop.example"; path "/search/*"
     rate 10 burst=5 per="minute"; by "source"
