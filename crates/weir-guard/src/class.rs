@@ -53,6 +53,11 @@ impl Classes {
         self.default
     }
 
+    /// A class's name, if there is such a class.
+    pub fn name(&self, class: ClassId) -> Option<&str> {
+        self.names.get(usize::from(class.0)).map(|class| &*class.name)
+    }
+
     /// A class.
     pub fn info(&self, class: ClassId) -> &ClassInfo {
         &self.names[usize::from(class.0)]

@@ -139,14 +139,14 @@ impl Rules {
         !self.at_verdict.is_empty()
     }
 
-    /// A rule's name.
-    pub fn name(&self, rule: u32) -> &str {
-        &self.all[rule as usize].name
+    /// A rule's name, if there is such a rule.
+    pub fn name(&self, rule: u32) -> Option<&str> {
+        self.all.get(rule as usize).map(|rule| &*rule.name)
     }
 
     /// How a rule refuses.
-    pub fn answer(&self, rule: u32) -> RefusalAnswer {
-        self.all[rule as usize].answer
+    pub fn answer(&self, rule: u32) -> Option<RefusalAnswer> {
+        self.all.get(rule as usize).map(|rule| rule.answer)
     }
 
     /// Every rule's name and counts, in order.
@@ -369,6 +369,11 @@ impl Rules {
 }
 
 impl Decision {
+    /// What is decided where there is no rule.
+    pub fn of_no_rule(classes: &Classes) -> Decision {
+        Decision::new(classes.default())
+    }
+
     fn new(class: ClassId) -> Decision {
         Decision {
             class,

@@ -104,6 +104,12 @@ pub fn parse<'a, 'r>(
 }
 
 impl<'a> Head<'a, '_> {
+    /// The values of a field, whose name is in lower case.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let of_name = self.fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+        of_name.map(|field| field.value)
+    }
+
     /// The plain request, if that is all it is.
     pub fn plain(&self) -> Option<PlainGet<'a>> {
         if self.is_head || self.noted.decides {

@@ -24,7 +24,7 @@ use crate::body::ReplyBody;
 use crate::chain::Chain;
 use crate::fast_lane::{self, Lane};
 use crate::lane_choice::LaneChoice;
-use crate::pipeline::{self, Introduction};
+use crate::pipeline::{self, Introduction, Seen};
 use crate::properties::{FirstAbout, Session};
 use crate::record;
 use crate::stall::WatchedBody;
@@ -308,7 +308,7 @@ impl Service<Request<Incoming>> for Pipeline {
     fn call(&self, request: Request<Incoming>) -> Reply {
         let (head, body) = request.into_parts();
         self.connection.lane_choice.note(is_simple(&head, &body));
-        pipeline::serve(&self.connection, head, Some(body), None)
+        pipeline::serve(&self.connection, head, Some(body), Seen::default())
     }
 }
 

@@ -115,7 +115,7 @@ fn read(
         stream.unread(bytes.to_vec());
         return Poll::Ready(Ok(Step::Other));
     };
-    let begun = match fast::answer(connection, &head, bytes) {
+    let seen = match fast::answer(connection, &head, bytes) {
         Fast::Hit(hit) => {
             put_back(stream, &bytes[head.len..]);
             return Poll::Ready(begin_hit(stream, connection, hit, cx));
@@ -125,7 +125,7 @@ fn read(
             let (is_head, last) = (head.is_head, head.closes);
             return Poll::Ready(Ok(Step::Asked(Box::new(Asked { reply, is_head, last }))));
         }
-        Fast::Full(begun) => begun,
+        Fast::Full(seen) => seen,
     };
     let Some(parts) = head.to_parts() else {
         stream.unread(bytes.to_vec());
@@ -133,7 +133,7 @@ fn read(
     };
     put_back(stream, &bytes[head.len..]);
     let (is_head, last) = (head.is_head, head.closes);
-    let reply = pipeline::serve(connection, parts, None, begun);
+    let reply = pipeline::serve(connection, parts, None, seen);
     Poll::Ready(Ok(Step::Asked(Box::new(Asked { reply, is_head, last }))))
 }
 

@@ -10,6 +10,7 @@ mod check;
 mod connection;
 mod error;
 mod fast_lane;
+mod guard;
 mod lane_choice;
 mod live;
 mod metrics;
@@ -27,6 +28,7 @@ mod sockets;
 mod stall;
 mod taps;
 mod turn;
+mod upstream;
 mod variants;
 mod worker;
 

@@ -24,6 +24,7 @@ use crate::error::StartError;
 use crate::metrics::{Registry, RouteMetrics};
 use crate::properties::RouteFacts;
 use crate::router::{Hosts, Paths};
+use crate::upstream::Upstream;
 use crate::variants::Variants;
 
 /// One loaded configuration.
@@ -32,7 +33,8 @@ pub(crate) struct Live {
     /// By listener number; see [`crate::Shared::listener_number`].
     pub(crate) listeners: Vec<Option<Arc<ListenerSites>>>,
     pub(crate) sites: Vec<Arc<Site>>,
-    pub(crate) groups: HashMap<String, Arc<Group>>,
+    /// Upstreams by name.
+    pub(crate) groups: HashMap<String, Arc<Upstream>>,
     pub(crate) logs: Vec<Arc<AccessLog>>,
     /// Counts up with every load.
     pub(crate) generation: u64,
@@ -106,7 +108,7 @@ pub(crate) struct FilesSource {
 }
 
 pub(crate) struct ProxySource {
-    pub(crate) group: Arc<Group>,
+    pub(crate) upstream: Arc<Upstream>,
     pub(crate) strip_prefix: bool,
     pub(crate) path_prefix: String,
     pub(crate) host: HostHeader,
@@ -273,21 +275,21 @@ fn build_groups(
     config: &Config,
     workers: usize,
     previous: Option<&Live>,
-) -> Result<HashMap<String, Arc<Group>>, StartError> {
+) -> Result<HashMap<String, Arc<Upstream>>, StartError> {
     let mut groups = HashMap::new();
     for upstream in &config.upstreams {
         let unchanged = previous
             .filter(|live| live.config.upstreams.contains(upstream))
             .and_then(|live| live.groups.get(&upstream.name));
-        let group = match unchanged {
-            Some(group) => Arc::clone(group),
+        let gated = match unchanged {
+            Some(known) => Arc::clone(known),
             None => {
                 let group = build_group(upstream, workers)?;
                 group.spawn_health_checks();
-                group
+                Upstream::new(group, &config.guard)
             }
         };
-        groups.insert(upstream.name.clone(), group);
+        groups.insert(upstream.name.clone(), gated);
     }
     Ok(groups)
 }
@@ -322,7 +324,7 @@ type KnownVariants = HashMap<u64, Arc<Variants>>;
 fn build_site(
     site: &config::Site,
     config: &Config,
-    groups: &HashMap<String, Arc<Group>>,
+    groups: &HashMap<String, Arc<Upstream>>,
     logs: &[Arc<AccessLog>],
     variants: &KnownVariants,
     around: &Surroundings<'_>,
@@ -344,7 +346,7 @@ fn build_route(
     route: &config::Route,
     site: &Arc<SiteInfo>,
     config: &Config,
-    groups: &HashMap<String, Arc<Group>>,
+    groups: &HashMap<String, Arc<Upstream>>,
     variants: &KnownVariants,
     registry: &Registry,
 ) -> Result<Route, StartError> {
@@ -396,14 +398,14 @@ fn build_route(
 
 fn build_proxy(
     proxy: &config::Proxy,
-    groups: &HashMap<String, Arc<Group>>,
+    groups: &HashMap<String, Arc<Upstream>>,
     via: Via,
 ) -> Result<ProxySource, StartError> {
     let name = &proxy.upstream;
     let unknown = || StartError::UnknownUpstream { name: name.clone() };
-    let group = groups.get(name).ok_or_else(unknown)?;
+    let upstream = groups.get(name).ok_or_else(unknown)?;
     Ok(ProxySource {
-        group: Arc::clone(group),
+        upstream: Arc::clone(upstream),
         strip_prefix: proxy.strip_prefix,
         path_prefix: proxy.path_prefix.clone(),
         host: proxy.host.clone(),

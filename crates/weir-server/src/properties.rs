@@ -38,6 +38,11 @@ impl Session {
         };
         Session { version, server_name: session.server_name().map(Arc::from) }
     }
+
+    /// The name that the client asked for.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
 }
 
 /// What plugins may know of a route.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Method, Uri, Version};
+use weir_guard::ClassId;
 use weir_http::head::PlainGet;
 
 use crate::access_log::{Entry, Remembered};
 use crate::connection::Connection;
+use crate::guard::Decided;
 use crate::live::{Route, SiteInfo};
 use crate::metrics::CacheResult;
 use crate::pipeline::Passage;
@@ -38,6 +40,10 @@ pub(crate) struct Record {
     ends_with_connection: bool,
     /// Its way through the route's plugins.
     passage: Option<Arc<Passage>>,
+    /// What overload control has decided about it; holds its places.
+    decided: Option<Decided>,
+    /// Its turn at the upstream has not come in time.
+    pub(crate) is_upstream_full: bool,
     /// The body is such a one: should it be cut for whatever reason, the connection is reset.
     is_unbounded: bool,
 }
@@ -61,6 +67,8 @@ impl Record {
             torn: false,
             ends_with_connection: false,
             passage: None,
+            decided: None,
+            is_upstream_full: false,
             is_unbounded: false,
         }
     }
@@ -127,6 +135,17 @@ impl Record {
         self.passage = Some(passage);
     }
 
+    /// Overload control has decided.
+    pub(crate) fn set_decided(&mut self, decided: Decided) {
+        self.decided = Some(decided);
+    }
+
+    /// Who goes first.
+    pub(crate) fn class(&self) -> ClassId {
+        let default = || self.connection.worker.shared.guard.rules().classes().default();
+        self.decided.as_ref().map_or_else(default, Decided::class)
+    }
+
     pub(crate) fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
@@ -165,6 +184,9 @@ impl Record {
         let Some(site) = site else { return };
         let Some(log) = &site.log else { return };
         let bytes = |value| Option::map(Option::as_ref(value), http::HeaderValue::as_bytes);
+        let rules = self.connection.worker.shared.guard.rules();
+        let decided = self.decided.as_ref().filter(|_| !rules.is_empty());
+        let refusal = decided.and_then(|decided| decided.decision.refusal);
         log.record(
             self.connection.worker.index,
             &Entry {
@@ -181,8 +203,21 @@ impl Record {
                 cache: self.cache.as_str(),
                 took: self.started.elapsed(),
                 complete: self.complete,
+                class: decided.and_then(|decided| rules.classes().name(decided.class())),
+                refused: self.refused(),
+                rule: refusal.and_then(|refused| rules.name(refused.rule)),
             },
         );
+    }
+
+    /// Why overload control has refused the request, if it has.
+    fn refused(&self) -> Option<&'static str> {
+        let decided = self.decided.as_ref()?;
+        match decided.decision.refusal {
+            Some(refused) => Some(refused.reason.as_str()),
+            None if decided.is_shed => Some("overload"),
+            None => self.is_upstream_full.then_some("upstream"),
+        }
     }
 }
 
@@ -208,6 +243,9 @@ pub(crate) fn log_unread(connection: &Connection, status: u16) {
             cache: CacheResult::None.as_str(),
             took: Duration::ZERO,
             complete: true,
+            class: None,
+            refused: None,
+            rule: None,
         },
     );
 }

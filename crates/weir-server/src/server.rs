@@ -174,6 +174,10 @@ impl Server {
         }
         plugins.commit()?;
         live.link(&self.shared.plugins);
+        self.shared.guard.replace(&live.config.guard);
+        for upstream in live.groups.values() {
+            upstream.configure(&live.config.guard);
+        }
         self.shared.live.store(Arc::new(live));
         // What was deployed meanwhile was linked to the routes before.
         self.shared.live.load().link(&self.shared.plugins);

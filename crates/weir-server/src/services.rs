@@ -41,8 +41,8 @@ impl Services for ServerServices {
     }
 
     fn call(&self, worker: usize, upstream: &str, mut request: Request<CallBody>) -> Calling {
-        let group = self.shared().and_then(|s| s.live.load().groups.get(upstream).cloned());
-        let Some(group) = group else {
+        let known = self.shared().and_then(|s| s.live.load().groups.get(upstream).cloned());
+        let Some(upstream) = known else {
             let why = format!("no upstream is called {upstream:?}");
             return Box::pin(async move { Err(why) });
         };
@@ -54,7 +54,7 @@ impl Services for ServerServices {
         let choice = Choice { client: None, host, extra: Extra::default() };
         let request = request.map(RequestBody::boxed);
         Box::pin(async move {
-            let response = group.send(worker, request, choice).await;
+            let response = upstream.group.send(worker, request, choice).await;
             let response = response.map_err(|cause| cause.to_string())?;
             Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
         })

@@ -12,6 +12,7 @@ use weir_config::Address;
 use weir_net::Reaped;
 use weir_plugin::Plugins;
 
+use crate::guard::Guard;
 use crate::live::Live;
 use crate::metrics::Registry;
 
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) cache: Cache,
     pub(crate) metrics: Arc<Registry>,
     pub(crate) plugins: Plugins,
+    pub(crate) guard: Guard,
     pub(crate) connections: Connections,
     /// A graceful stop has begun: every response is its connection's last.
     pub(crate) draining: AtomicBool,
@@ -74,6 +76,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             workers,
+            guard: Guard::new(&live.config.guard, workers),
             live: ArcSwap::from_pointee(live),
             arena,
             cache,

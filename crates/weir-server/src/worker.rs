@@ -21,6 +21,7 @@ use weir_net::{ConnectionTable, Listener, Reaped, TICK, Timeouts};
 
 use crate::connection::{self, Accepted};
 use crate::error::StartError;
+use crate::guard;
 use crate::live::ListenerSites;
 use crate::shared::Shared;
 use crate::stall::StreamExecutor;
@@ -171,6 +172,7 @@ fn http2_builder(limits: &Limits, executor: StreamExecutor) -> http2::Builder<St
 async fn run(worker: Arc<Worker>, mut commands: mpsc::UnboundedReceiver<Command>) {
     let mut accepting: Vec<(usize, watch::Sender<bool>)> = Vec::new();
     tokio::spawn(turn::keep(worker.index));
+    tokio::spawn(guard::probe(Arc::clone(&worker)));
     let sweeper = tokio::spawn(sweep(Arc::clone(&worker))).abort_handle();
     let deadline = loop {
         match commands.recv().await {

@@ -24,6 +24,12 @@ pub(crate) struct Entry<'a> {
     pub(crate) took: Duration,
     /// The body was handed over to its end.
     pub(crate) complete: bool,
+    /// The class that rules have given the request, where there are rules.
+    pub(crate) class: Option<&'a str>,
+    /// Why overload control has refused it.
+    pub(crate) refused: Option<&'static str>,
+    /// The rule that did.
+    pub(crate) rule: Option<&'a str>,
 }
 
 /// The part of a request that its record needs when the request itself is gone.

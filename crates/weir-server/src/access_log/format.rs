@@ -62,6 +62,9 @@ fn append_json(to: &mut Vec<u8>, entry: &Entry<'_>) {
         entry.took.as_micros(),
         entry.complete
     );
+    text(to, "class", entry.class.map(str::as_bytes));
+    text(to, "refused", entry.refused.map(str::as_bytes));
+    text(to, "rule", entry.rule.map(str::as_bytes));
     text(to, "referer", entry.referer);
     text(to, "user_agent", entry.user_agent);
     to.push(b'}');
@@ -134,6 +137,9 @@ mod tests {
             cache: "hit",
             took: Duration::from_micros(42),
             complete: true,
+            class: None,
+            refused: None,
+            rule: None,
         };
         let mut line = Vec::new();
         append(&mut line, format, &entry);

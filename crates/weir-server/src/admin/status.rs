@@ -62,7 +62,8 @@ pub(super) fn status(server: &Server) -> Status {
     let shared = server.shared();
     let live = shared.live.load();
     let stats = shared.cache.stats();
-    let mut upstreams: Vec<GroupStatus> = live.groups.values().map(|g| g.status()).collect();
+    let mut upstreams: Vec<GroupStatus> =
+        live.groups.values().map(|upstream| upstream.group.status()).collect();
     upstreams.sort_by(|a, b| a.name.cmp(&b.name));
     Status {
         version: env!("CARGO_PKG_VERSION"),

@@ -215,7 +215,7 @@ fn cache(page: &mut Page, shared: &Shared) {
 
 fn upstreams(page: &mut Page, shared: &Shared) {
     let live = shared.live.load();
-    let mut groups: Vec<_> = live.groups.values().map(|group| group.status()).collect();
+    let mut groups: Vec<_> = live.groups.values().map(|upstream| upstream.group.status()).collect();
     groups.sort_by(|a, b| a.name.cmp(&b.name));
     let servers =
         || groups.iter().flat_map(|group| group.servers.iter().map(|s| (group.name.as_str(), s)));

@@ -1,16 +1,73 @@
-//! Stage 2: may the request run? For now the size of its body decides.
+//! Stage 2: may the request run? Rules give it a class and say what is refused; under overload the
+//! lowest class goes first; the size of its content and its method are the route's business.
+
+use std::time::Instant;
 
 use http::Method;
+use http::request::Parts;
+use weir_config::RefusalAnswer;
+use weir_guard::Count;
+use weir_http::head::{Head, PlainGet};
 use weir_http::request::Framing;
 
-use super::refuse::Refusal;
+use super::refuse::{Refusal, Turned};
+use super::route::Routed;
+use crate::connection::Connection;
+use crate::guard::{Asked, Decided, HeadFields, MapFields};
 use crate::live::Route;
+use crate::record::Record;
+
+/// Decides about a request by its head, once.
+pub(super) fn decide(
+    connection: &Connection,
+    routed: &Routed<'_>,
+    head: &Parts,
+    started: Instant,
+) -> Decided {
+    let fields = MapFields(&head.headers);
+    let asked = Asked {
+        site: &routed.route.site.name,
+        path: routed.path.as_str(),
+        query: head.uri.query(),
+        method: head.method.as_str(),
+        verdict: "",
+        fields: &fields,
+        forwarding: Some(&head.headers),
+    };
+    connection.worker.shared.guard.decide(connection, &asked, started)
+}
+
+/// The same for a plain request: site, path and query are what it asks for.
+pub(super) fn decide_plain(
+    connection: &Connection,
+    head: &Head<'_, '_>,
+    request: &PlainGet<'_>,
+    (site, path, query): (&str, &str, Option<&str>),
+    started: Instant,
+) -> Decided {
+    let fields = HeadFields(head);
+    let forwarding = Some(&request.forwarding);
+    let method = Method::GET.as_str();
+    let asked = Asked { site, path, query, method, verdict: "", fields: &fields, forwarding };
+    connection.worker.shared.guard.decide(connection, &asked, started)
+}
 
 /// Admits a request or refuses it.
 ///
 /// # Errors
 /// The refusal to answer with.
-pub(super) fn admit(route: &Route, method: &Method, framing: Framing) -> Result<(), Refusal> {
+pub(super) fn admit(
+    route: &Route,
+    method: &Method,
+    framing: Framing,
+    decided: Decided,
+    record: &mut Record,
+) -> Result<(), Refusal> {
+    let turned = turned_away(&decided, record);
+    record.set_decided(decided);
+    if let Some(turned) = turned {
+        return Err(Refusal::Turned(turned));
+    }
     if let Framing::Length(length) = framing
         && length > route.body_size_max
     {
@@ -21,4 +78,27 @@ pub(super) fn admit(route: &Route, method: &Method, framing: Framing) -> Result<
         return Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS, POST, PUT, DELETE, PATCH"));
     }
     Ok(())
+}
+
+fn turned_away(decided: &Decided, record: &Record) -> Option<Turned> {
+    /// What is not known better: when overload has passed, most likely.
+    const RETRY_S: u64 = 1;
+    if decided.is_shed {
+        let answer = RefusalAnswer::Status(503);
+        return Some(Turned { answer, retry_s: RETRY_S, why: "overload" });
+    }
+    let refused = decided.decision.refusal?;
+    let rules = record.connection().worker.shared.guard.rules();
+    let retry_s = match refused.banned {
+        Some(banned) => banned.as_secs().max(1),
+        None => refused.retry_ns.div_ceil(1_000_000_000).max(RETRY_S),
+    };
+    let why = match refused.reason {
+        Count::Rate => "rate",
+        Count::Concurrency => "concurrency",
+        _ => "rule",
+    };
+    // Rules may have been replaced meanwhile.
+    let answer = rules.answer(refused.rule).unwrap_or(RefusalAnswer::Status(503));
+    Some(Turned { answer, retry_s, why })
 }

@@ -5,15 +5,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode};
 use weir_cache::{Annex, Object};
 use weir_http::head::Head;
 use weir_http::path;
-use weir_http::request::Framing;
 
 use super::reply::{self, HitFields};
-use super::{Begun, admit, look_up, plugins, route, seen};
+use super::{Seen, admit, look_up, plugins, route, shown};
 use crate::connection::{Connection, Reply};
 use crate::live::{Live, Route};
 use crate::metrics::CacheResult;
@@ -38,22 +37,22 @@ pub(crate) enum Fast {
     Hit(Hit),
     /// A hit that plugins make something else of.
     Reply(Reply),
-    /// It takes the full path, on from where plugins have seen it.
-    Full(Option<Begun>),
+    /// It takes the full path, on from where it has got to.
+    Full(Seen),
 }
 
 /// Answers a request, if it is plain and a hit. `raw` begins with the request.
 pub(crate) fn answer(connection: &Arc<Connection>, head: &Head<'_, '_>, raw: &[u8]) -> Fast {
-    let mut begun = None;
-    let answer = try_answer(connection, head, raw, &mut begun);
-    answer.unwrap_or(Fast::Full(begun))
+    let mut seen = Seen::default();
+    let answer = try_answer(connection, head, raw, &mut seen);
+    answer.unwrap_or(Fast::Full(seen))
 }
 
 fn try_answer(
     connection: &Arc<Connection>,
     head: &Head<'_, '_>,
     raw: &[u8],
-    begun: &mut Option<Begun>,
+    seen: &mut Seen,
 ) -> Option<Fast> {
     let request = head.plain()?;
     let shared = &connection.worker.shared;
@@ -70,14 +69,19 @@ fn try_answer(
     let route = site.routes.find(path.as_str())?;
 
     // Admit.
-    admit::admit(route, &Method::GET, Framing::Empty).ok()?;
+    let asked = (site.info.name.as_str(), path.as_str(), query);
+    let decided =
+        seen.decided.insert(admit::decide_plain(connection, head, &request, asked, started));
+    if !decided.is_admitted() {
+        return None;
+    }
 
     // Plugins.
     let chain = route.chain.load();
     let mut variant = 0;
     if !chain.is_empty() {
-        let show = || seen::request(connection, &raw[..head.len], head.field_count());
-        let shown = begun.insert(plugins::begin(connection, route, &chain, started, &show));
+        let show = || shown::request(connection, &raw[..head.len], head.field_count());
+        let shown = seen.begun.insert(plugins::begin(connection, route, &chain, started, &show));
         if !shown.passed(&chain) {
             return None;
         }
@@ -95,9 +99,10 @@ fn try_answer(
     let response_head = write_head(&live, route, &object, now_ms, last)?;
     let mut record = Record::start(connection, started, head.is_head);
     record.set_plain_route(route, &request);
+    record.set_decided(seen.decided.take()?);
     route.metrics.count_fast(connection.worker.index);
-    if let Some(begun) = begun.take() {
-        let show = || seen::response(route, &object, now_ms);
+    if let Some(begun) = seen.begun.take() {
+        let show = || shown::response(route, &object, now_ms);
         let (passage, onward) = begun.show_hit(&show);
         if let Some(passage) = &passage {
             record.set_passage(Arc::clone(passage));

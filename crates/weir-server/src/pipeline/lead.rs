@@ -26,10 +26,13 @@ use crate::connection::Connection;
 use crate::live::{Route, Source};
 use crate::seldom::Seldom;
 use crate::shared::coarse_unix_ms;
+use weir_guard::ClassId;
 
 /// What leads: the request that goes to the origin for all that wait.
 pub(super) struct Leading {
     pub(super) connection: Arc<Connection>,
+    /// Who goes first to the origin.
+    pub(super) class: ClassId,
     pub(super) route: Arc<Route>,
     pub(super) head: Parts,
     pub(super) target: Target,
@@ -147,7 +150,7 @@ async fn ask_origin(
     let Source::Proxy(source) = &leading.route.source else {
         return Err(Unasked::Refused(Refusal::NotFound));
     };
-    let Leading { connection, route, head, target, stale, passage } = leading;
+    let Leading { connection, class, route, head, target, stale, passage } = leading;
     let head = target.source_head(head);
     let headers = head.headers.clone();
     let mut outgoing = forward::outgoing(connection, route, source, head, headers, target)
@@ -161,11 +164,11 @@ async fn ask_origin(
         None => forward::remove_conditions(&mut outgoing.head.headers),
     }
     let (request, choice) = outgoing.with(RequestBody::Empty);
-    let group = target.upstream.as_ref().unwrap_or(&source.group);
+    let upstream = target.upstream.as_ref().unwrap_or(&source.upstream);
     let began = Instant::now();
-    let mut sent = group.send(connection.worker.index, request, choice).await;
+    let mut sent = upstream.send(connection.worker.index, *class, request, choice).await;
     if let Some(passage) = passage {
-        passage.sent_on(group, began, &mut sent, is_waited_for);
+        passage.sent_on(&upstream.group, began, &mut sent, is_waited_for);
     }
     sent.map_err(Unasked::Failed)
 }

@@ -20,8 +20,8 @@ mod proxy;
 mod refuse;
 mod reply;
 mod route;
-mod seen;
 mod select;
+mod shown;
 mod tunnel;
 mod unread;
 mod whole;
@@ -35,10 +35,12 @@ use hyper::body::Incoming;
 
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
+use crate::guard::Decided;
 use crate::live::{Route, Source};
 use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::{coarse_unix_ms, unix_ms};
+use crate::upstream::Upstream;
 use content::Content;
 pub(crate) use forward::Introduction;
 use look_up::{Found, Missed};
@@ -49,7 +51,6 @@ use reply::Answer;
 pub(crate) use reply::storable;
 use weir_cache::Object;
 use weir_http::request::Notes;
-use weir_origin::upstream::Group;
 
 /// A request on its way, after its route is known.
 pub(crate) struct Ask {
@@ -81,7 +82,7 @@ pub(crate) struct Target {
     /// The part of the route's cache that plugins have chosen; 0 for the ordinary one.
     variant: u64,
     /// The upstream that plugins have chosen.
-    upstream: Option<Arc<Group>>,
+    upstream: Option<Arc<Upstream>>,
     /// What plugins have the source asked instead of what was looked up; `authority`, `forward` and
     /// `undefined_content` are of this.
     instead: Option<Arc<Instead>>,
@@ -122,16 +123,24 @@ impl Target {
     }
 }
 
+/// What the fast path has found out about a request before it gave it up.
+#[derive(Default)]
+pub(crate) struct Seen {
+    decided: Option<Decided>,
+    begun: Option<Begun>,
+}
+
 /// Answers one request. Without `body` it has no content and comes by the fast lane, whose fast
-/// path may have shown it to plugins.
+/// path may have decided about it and shown it to plugins.
 pub(crate) fn serve(
     connection: &Arc<Connection>,
     mut head: Parts,
     body: Option<Incoming>,
-    begun: Option<Begun>,
+    seen: Seen,
 ) -> Reply {
     let is_head = head.method == Method::HEAD;
-    let mut record = Record::start(connection, Instant::now(), is_head);
+    let started = Instant::now();
+    let mut record = Record::start(connection, started, is_head);
     let version = head.version;
     let live = connection.worker.shared.live.load();
 
@@ -153,7 +162,9 @@ pub(crate) fn serve(
     }
 
     // Admit.
-    if let Err(refusal) = admit::admit(&route, &head.method, routed.framing) {
+    let Seen { decided, begun } = seen;
+    let decided = decided.unwrap_or_else(|| admit::decide(connection, &routed, &head, started));
+    if let Err(refusal) = admit::admit(&route, &head.method, routed.framing, decided, &mut record) {
         let response = refuse::refuse(refusal, record, &head, body.as_ref());
         return unread::reply(response, version, body);
     }

@@ -41,6 +41,7 @@ use crate::connection::Connection;
 use crate::live::Route;
 use crate::record::Record;
 use crate::sent_on::SentOn;
+use crate::upstream::Upstream;
 
 /// A request's way through its route's plugins.
 #[derive(Default)]
@@ -68,7 +69,7 @@ pub(super) struct Combined {
     /// A stored response must be validated first.
     pub(super) validate: bool,
     /// Whom to ask instead of the route's own upstream.
-    pub(super) upstream: Option<Arc<Group>>,
+    pub(super) upstream: Option<Arc<Upstream>>,
     /// The route is found anew.
     pub(super) reroute: bool,
 }
@@ -349,7 +350,7 @@ impl Passage {
 
 /// The upstream of this name. The host has checked that there is one; a reload may have taken it
 /// away since.
-fn upstream(connection: &Connection, name: &str) -> Option<Arc<Group>> {
+fn upstream(connection: &Connection, name: &str) -> Option<Arc<Upstream>> {
     connection.worker.shared.live.load().groups.get(name).cloned()
 }
 

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use weir_cache::policy::{Target as CacheTarget, invalidated};
 use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode};
 use weir_http::cache_status::{CacheStatus, Forward};
-use weir_origin::error::OriginError;
+use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
 use super::client_body::{ClientBody, Verdict};
@@ -62,6 +62,7 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
             Collapse::Lead(flight) => {
                 let leading = Leading {
                     connection: Arc::clone(ask.connection()),
+                    class: ask.record.class(),
                     route: Arc::clone(&ask.route),
                     head: ask.head.clone(),
                     target: ask.target.clone(),
@@ -159,7 +160,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         return ask.refuse(Refusal::NotFound, CacheResult::None);
     };
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
-    let group = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.group));
+    let upstream = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.upstream));
     let connection = Arc::clone(ask.connection());
     let mut headers = match (mark, &ask.target.instead) {
         (_, Some(instead)) => instead.head.headers.clone(),
@@ -183,9 +184,10 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     let (request, choice) = outgoing.with(body);
     let request_time_ms = coarse_unix_ms();
     let began = std::time::Instant::now();
-    let mut sent = group.send(connection.worker.index, request, choice).await;
+    let class = ask.record.class();
+    let mut sent = upstream.send(connection.worker.index, class, request, choice).await;
     if let Some(passage) = &ask.passage {
-        passage.sent_on(&group, began, &mut sent, true);
+        passage.sent_on(&upstream.group, began, &mut sent, true);
     }
     let sent = match (sent, &ask.passage) {
         (Ok(response), Some(passage)) if passage.fills() => {
@@ -333,12 +335,13 @@ enum Stalely {
 
 /// The origin failed; what happened is in the log already, by server and cause.
 fn failed(
-    ask: Ask,
+    mut ask: Ask,
     missed: &Missed,
     error: &OriginError,
     cache: CacheResult,
 ) -> Response<ReplyBody> {
     let why = error.kind().as_str();
+    ask.record.is_upstream_full = error.kind() == ErrorKind::Overloaded;
     let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
     refuse(ask, Refusal::Source(error.status(), why), cache, value)
 }

@@ -1,13 +1,14 @@
 //! Answers of Weir's own to requests that cannot be answered otherwise: status, one line of text,
 //! and what the connection has to do afterwards.
 
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use hyper::body::{Body, Incoming};
+use weir_config::RefusalAnswer;
 use weir_http::Malformed;
 
-use super::reply;
+use super::{plugins, reply};
 use crate::body::{Content, ReplyBody};
 use crate::record::Record;
 
@@ -30,8 +31,20 @@ pub(super) enum Refusal {
     Loop,
     /// `only-if-cached` and nothing is (RFC 9111 §5.2.1.7).
     NotCached,
+    /// Overload control has turned it away.
+    Turned(Turned),
     /// The source failed: the status for the client, and a word on what happened.
     Source(StatusCode, &'static str),
+}
+
+/// How overload control turns a request away.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turned {
+    pub(super) answer: RefusalAnswer,
+    /// When to try again.
+    pub(super) retry_s: u64,
+    /// A word for the client.
+    pub(super) why: &'static str,
 }
 
 impl From<Malformed> for Refusal {
@@ -52,6 +65,10 @@ impl Refusal {
             Refusal::Loop => StatusCode::LOOP_DETECTED,
             Refusal::NotCached => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Source(status, _) => *status,
+            Refusal::Turned(turned) => match turned.answer {
+                RefusalAnswer::Status(429) => StatusCode::TOO_MANY_REQUESTS,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            },
         }
     }
 
@@ -62,12 +79,26 @@ impl Refusal {
             Refusal::Loop => Some("the request came back to this server".to_owned()),
             Refusal::NotCached => Some("only-if-cached, and nothing is".to_owned()),
             Refusal::Source(_, what) => Some((*what).to_owned()),
+            Refusal::Turned(turned) => Some(turned.why.to_owned()),
             Refusal::NotFound
             | Refusal::Forbidden
             | Refusal::MethodNotAllowed(_)
             | Refusal::BodyTooLarge => None,
         }
     }
+}
+
+/// RFC 9209.
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// The field that says who refused, and for what (RFC 9209 §2.3.11 and §2.1.4).
+fn proxy_status(why: &'static str) -> HeaderValue {
+    HeaderValue::from_static(match why {
+        "rate" => "weir; error=http_request_denied; details=\"rate\"",
+        "concurrency" => "weir; error=http_request_denied; details=\"concurrency\"",
+        "overload" => "weir; error=http_request_denied; details=\"overload\"",
+        _ => "weir; error=http_request_denied; details=\"rule\"",
+    })
 }
 
 /// Makes the answer and completes the record with it.
@@ -77,6 +108,9 @@ pub(super) fn refuse(
     head: &Parts,
     body: Option<&Incoming>,
 ) -> Response<ReplyBody> {
+    if let Refusal::Turned(Turned { answer: RefusalAnswer::Reset, .. }) = refusal {
+        return plugins::closed(Some(record));
+    }
     let status = refusal.status();
     let mut text =
         format!("{} {}\n", status.as_u16(), status.canonical_reason().unwrap_or("Error"));
@@ -101,8 +135,15 @@ pub(super) fn refuse(
     if let Refusal::MethodNotAllowed(allowed) = refusal {
         headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
     }
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    match refusal {
+        Refusal::Turned(turned) => {
+            headers.insert(header::RETRY_AFTER, turned.retry_s.into());
+            headers.insert(PROXY_STATUS, proxy_status(turned.why));
+        }
+        _ if status == StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        _ => {}
     }
     if closes && head.version < Version::HTTP_2 {
         headers.insert(header::CONNECTION, reply::CLOSE);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::request::Parts;
 use weir_cache::Object;
 use weir_config::OnFailure;
-use weir_origin::upstream::Group;
 use weir_plugin::{Answer, Failure, Hooks, ResponseHead, StoredFacts, Stream, Wishes};
 
 use super::framing::{FRAMING, announce, framed, keep};
@@ -13,6 +12,7 @@ use super::local::failed;
 use super::request;
 use super::{Passage, Shower, skipped, upstream};
 use crate::connection::Connection;
+use crate::upstream::Upstream;
 
 /// What plugins say to a response that is about to be stored.
 pub(in crate::pipeline) enum Storing {
@@ -54,7 +54,7 @@ pub(in crate::pipeline) enum Missing {
 pub(in crate::pipeline) struct Instead {
     /// The head, if they changed it.
     pub(in crate::pipeline) head: Option<Box<Parts>>,
-    pub(in crate::pipeline) upstream: Option<Arc<Group>>,
+    pub(in crate::pipeline) upstream: Option<Arc<Upstream>>,
 }
 
 impl Word {

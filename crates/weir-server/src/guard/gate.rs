@@ -1,0 +1,194 @@
+//! Waiting for an upstream: its [`Gate`] behind a mutex, with tasks that wait and a clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use weir_guard::{Arrival, ClassId, Due, Gate, GateSettings, Outcome, Place, ShedReason, Ticket};
+
+/// How often waiting requests are looked after: the precision of the event loop's timers, and a
+/// quarter of the usual target.
+const LOOK_PERIOD: Duration = Duration::from_millis(2);
+
+/// An upstream's gate.
+#[derive(Debug)]
+pub(crate) struct UpstreamGate {
+    gate: Mutex<Inner>,
+    /// Nanoseconds are counted from here.
+    origin: Instant,
+    /// A task looks after those who wait.
+    is_watched: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    gate: Gate<Sender>,
+    /// Kept, so that nothing is allocated for it.
+    due: Due<Sender>,
+}
+
+type Sender = oneshot::Sender<Result<Place, ShedReason>>;
+
+/// A request that has been let through, until it is over.
+pub(crate) struct Passing {
+    gate: Arc<UpstreamGate>,
+    place: Option<Place>,
+    began: Instant,
+}
+
+/// A request that waits.
+struct Waiting {
+    gate: Arc<UpstreamGate>,
+    ticket: Ticket,
+    answer: oneshot::Receiver<Result<Place, ShedReason>>,
+    is_over: bool,
+}
+
+impl UpstreamGate {
+    pub(crate) fn new(settings: &GateSettings) -> Arc<UpstreamGate> {
+        Arc::new(UpstreamGate {
+            gate: Mutex::new(Inner { gate: Gate::new(0, settings), due: Due::default() }),
+            origin: Instant::now(),
+            is_watched: AtomicBool::new(false),
+        })
+    }
+
+    /// New settings; what was measured stays.
+    pub(crate) fn configure(&self, settings: &GateSettings) {
+        self.change(|gate, now_ns, due| gate.configure(now_ns, settings, due));
+    }
+
+    /// Looks at the gate.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Gate<Sender>, u64) -> R) -> R {
+        let now_ns = self.now_ns();
+        look(&mut self.gate.lock().gate, now_ns)
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn enter(self: &Arc<Self>, class: ClassId) -> Result<Passing, ShedReason> {
+        let mut answer = None;
+        let arrival = self.change(|gate, now_ns, due| {
+            let make = || {
+                let (sender, receiver) = oneshot::channel();
+                answer = Some(receiver);
+                sender
+            };
+            gate.arrive(now_ns, class.0.into(), make, due)
+        });
+        match (arrival, answer) {
+            (Arrival::Run(place), _) => Ok(self.passing(place)),
+            (Arrival::Wait(ticket), Some(answer)) => {
+                self.watch();
+                let gate = Arc::clone(self);
+                Waiting { gate, ticket, answer, is_over: false }.wait().await
+            }
+            (Arrival::Shed(reason), _) => Err(reason),
+            // A ticket without an entry: the gate never makes one.
+            (Arrival::Wait(_), None) => Err(ShedReason::Full),
+        }
+    }
+
+    fn passing(self: &Arc<Self>, place: Place) -> Passing {
+        Passing { gate: Arc::clone(self), place: Some(place), began: Instant::now() }
+    }
+
+    /// Does something with the gate, and tells those about whom it has decided.
+    fn change<R>(&self, change: impl FnOnce(&mut Gate<Sender>, u64, &mut Due<Sender>) -> R) -> R {
+        let now_ns = self.now_ns();
+        let mut inner = self.gate.lock();
+        let Inner { gate, due } = &mut *inner;
+        let result = change(gate, now_ns, due);
+        while let Some((waited, place)) = due.start.pop() {
+            if let Err(unsent) = waited.item.send(Ok(place)) {
+                // Its client has just gone; the place goes to the next.
+                let Ok(place) = unsent else { continue };
+                gate.done(now_ns, place, 0, Outcome::Unknown, due);
+            }
+        }
+        for shed in due.shed.drain(..) {
+            // Whose client has gone needs no answer.
+            let _ = shed.waited.item.send(Err(shed.reason));
+        }
+        result
+    }
+
+    /// Has a task look after those who wait, for as long as there are some.
+    fn watch(self: &Arc<Self>) {
+        if self.is_watched.swap(true, Relaxed) {
+            return;
+        }
+        let gate = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK_PERIOD).await;
+                gate.change(|gate, now_ns, due| gate.tick(now_ns, due));
+                if gate.look(|gate, _| gate.waiting() == 0) {
+                    gate.is_watched.store(false, Relaxed);
+                    // Somebody may have come who has seen that there was a watch.
+                    if gate.look(|gate, _| gate.waiting() == 0)
+                        || gate.is_watched.swap(true, Relaxed)
+                    {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+}
+
+impl Waiting {
+    async fn wait(mut self) -> Result<Passing, ShedReason> {
+        let answer = (&mut self.answer).await;
+        self.is_over = true;
+        match answer {
+            Ok(Ok(place)) => Ok(self.gate.passing(place)),
+            Ok(Err(reason)) => Err(reason),
+            // The gate drops nobody without a word.
+            Err(_) => Err(ShedReason::Full),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let ticket = self.ticket;
+        let cancelled = self.gate.look(|gate, now_ns| gate.cancel(now_ns, ticket));
+        if cancelled.is_none()
+            && let Ok(Ok(place)) = self.answer.try_recv()
+        {
+            drop(self.gate.passing(place));
+        }
+    }
+}
+
+impl Passing {
+    /// The upstream has begun its answer, or failed.
+    pub(crate) fn end(mut self, outcome: Outcome) {
+        self.give_back(outcome);
+    }
+
+    fn give_back(&mut self, outcome: Outcome) {
+        let Some(place) = self.place.take() else { return };
+        let latency_ns = self.began.elapsed().as_nanos() as u64;
+        self.gate.change(|gate, now_ns, due| gate.done(now_ns, place, latency_ns, outcome, due));
+    }
+}
+
+impl Drop for Passing {
+    /// Nothing is known of it: its client has gone.
+    fn drop(&mut self) {
+        self.give_back(Outcome::Unknown);
+    }
+}

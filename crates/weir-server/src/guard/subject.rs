@@ -1,0 +1,67 @@
+//! Requests as rules see them, whichever way they were parsed.
+
+use std::net::SocketAddr;
+
+use http::HeaderMap;
+use weir_guard::{Ends, Fields, Subject};
+use weir_http::head::Head;
+
+use super::is_proxy;
+use crate::connection::Connection;
+
+/// What rules are asked about.
+pub(crate) struct Asked<'a> {
+    pub(crate) site: &'a str,
+    /// In its one form.
+    pub(crate) path: &'a str,
+    pub(crate) query: Option<&'a str>,
+    pub(crate) method: &'a str,
+    pub(crate) verdict: &'a str,
+    pub(crate) fields: &'a dyn Fields<'a>,
+    /// What may tell whom a trusted proxy speaks for.
+    pub(crate) forwarding: Option<&'a HeaderMap>,
+}
+
+impl<'a> Asked<'a> {
+    /// The request, and whether it is to be counted as a connection is: its own comes from a trusted
+    /// proxy and says nothing of its client.
+    pub(super) fn subject(&self, connection: &'a Connection) -> (Subject<'a>, bool) {
+        let as_connection = is_proxy(connection, self.forwarding);
+        let source = match self.forwarding.filter(|_| as_connection) {
+            None => connection.client,
+            Some(headers) => connection.client_of(headers).map(|ip| SocketAddr::new(ip, 0)),
+        };
+        let server_name = connection.session.get().and_then(|session| session.server_name());
+        let subject = Subject {
+            ends: Ends { source, destination: connection.destination },
+            site: self.site,
+            path: self.path,
+            query: self.query,
+            method: self.method,
+            server_name,
+            verdict: self.verdict,
+            fields: self.fields,
+        };
+        (subject, as_connection)
+    }
+}
+
+/// A table of fields.
+pub(crate) struct MapFields<'a>(pub(crate) &'a HeaderMap);
+
+impl<'a> Fields<'a> for MapFields<'a> {
+    fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8])) {
+        for value in self.0.get_all(name) {
+            see(value.as_bytes());
+        }
+    }
+}
+
+/// A head as it was read.
+pub(crate) struct HeadFields<'h, 'a, 'r>(pub(crate) &'h Head<'a, 'r>);
+
+impl<'a> Fields<'a> for HeadFields<'_, 'a, '_> {
+    fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8])) {
+        self.0.values(name).for_each(see);
+    }
+}

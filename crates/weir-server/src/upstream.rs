@@ -1,0 +1,74 @@
+//! An upstream as the pipeline uses it: a group of servers behind a gate, which lets in as many
+//! requests at a time as the group can take, and those of the highest class first.
+
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use weir_config as config;
+use weir_guard::{ClassId, GateSettings, LimitSettings, Outcome};
+use weir_origin::error::{ErrorKind, OriginError};
+use weir_origin::upstream::{Choice, Group, RequestBody, ResponseBody};
+
+use crate::guard::UpstreamGate;
+
+/// A gated group.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) group: Arc<Group>,
+    pub(crate) gate: Arc<UpstreamGate>,
+}
+
+impl Upstream {
+    pub(crate) fn new(group: Arc<Group>, guard: &config::Guard) -> Arc<Upstream> {
+        let gate = UpstreamGate::new(&settings(guard));
+        Arc::new(Upstream { group, gate })
+    }
+
+    /// Other settings of overload control.
+    pub(crate) fn configure(&self, guard: &config::Guard) {
+        self.gate.configure(&settings(guard));
+    }
+
+    /// Sends a request when it is its turn.
+    ///
+    /// # Errors
+    /// As [`Group::send`]; [`ErrorKind::Overloaded`] if its turn has not come in time.
+    pub(crate) async fn send(
+        &self,
+        worker: usize,
+        class: ClassId,
+        request: Request<RequestBody>,
+        choice: Choice,
+    ) -> Result<Response<ResponseBody>, OriginError> {
+        let passing = self.gate.enter(class).await.map_err(|reason| {
+            let name = self.group.config().name.as_str();
+            OriginError::new(ErrorKind::Overloaded, name, reason.as_str())
+        })?;
+        let sent = self.group.send(worker, request, choice).await;
+        passing.end(outcome(&sent));
+        sent
+    }
+}
+
+/// Where a limit that adapts begins. An upstream is not limited before it has shown that it takes
+/// longer the more it is asked at a time: most never do.
+const LIMIT_INITIAL: u32 = 1024;
+
+fn settings(guard: &config::Guard) -> GateSettings {
+    let limit = LimitSettings::Adaptive { floor: 2, initial: LIMIT_INITIAL, ceiling: 10_000 };
+    GateSettings::new(guard, limit)
+}
+
+/// What an exchange says of the upstream's load.
+fn outcome(sent: &Result<Response<ResponseBody>, OriginError>) -> Outcome {
+    match sent {
+        Ok(response) => match response.status() {
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Outcome::Failed,
+            _ => Outcome::Answered,
+        },
+        Err(error) if error.kind().is_servers_fault() => Outcome::Failed,
+        Err(_) => Outcome::Unknown,
+    }
+}

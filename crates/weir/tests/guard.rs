@@ -1,0 +1,149 @@
+//! Overload control at the request: rules, buckets, places, and what those who are refused are told.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::client::{Client, Response, ask};
+use common::origin::{Origin, Step, answer};
+use common::server::Weir;
+use common::wait_for;
+use rustix::process::Signal;
+
+/// A server with these lines in its guard block. `/stored` is answered from a stored file, whatever
+/// else is asked for from the configuration.
+fn serve(guard: &str) -> (Weir, SocketAddr) {
+    let site = "access-log \"access.log\" format=\"json\"\n\
+        route \"/stored\" { files \".\"; }\n\
+        route \"/*\" { respond \"hello\"; }";
+    let (weir, address) = Weir::front(&format!("guard {{\n{guard}\n}}"), site);
+    std::fs::write(weir.directory().join("stored"), "stored").unwrap();
+    (weir, address)
+}
+
+fn get(address: SocketAddr, target: &str) -> Response {
+    ask(address, "GET", target, &[])
+}
+
+fn statuses(address: SocketAddr, target: &str, count: usize) -> Vec<u16> {
+    let mut client = Client::connect(address).unwrap();
+    (0..count).map(|_| client.ask("GET", target, &[]).unwrap().status).collect()
+}
+
+#[test]
+fn a_rate_refuses_with_the_reason_and_when_to_come_back() {
+    let rule = "rule \"few\" { path \"/few\" \"/stored\"; rate 2 burst=3 per=\"hour\"; always; answer 429; }";
+    let (weir, address) = serve(rule);
+    assert_eq!(statuses(address, "/few", 5), [200, 200, 200, 429, 429]);
+    let refused = get(address, "/stored");
+    assert_eq!(refused.status, 429);
+    let retry_s: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1700..=1800).contains(&retry_s), "{retry_s}");
+    let why = refused.header("proxy-status");
+    assert_eq!(why, Some("weir; error=http_request_denied; details=\"rate\""));
+    assert_eq!(refused.body, b"429 Too Many Requests: rate\n");
+    assert_eq!(refused.header("cache-control"), Some("no-store"));
+    // Others are not concerned.
+    assert_eq!(get(address, "/other").status, 200);
+    let logged = wait_for(common::PATIENCE, || {
+        let log = std::fs::read_to_string(weir.directory().join("access.log")).unwrap_or_default();
+        let line = log.lines().find(|line| line.contains("\"status\":429")).map(str::to_owned);
+        line
+    });
+    let logged: serde_json::Value = serde_json::from_str(&logged.unwrap()).unwrap();
+    assert_eq!(logged["class"], "default");
+    assert_eq!(logged["refused"], "rate");
+    assert_eq!(logged["rule"], "few");
+}
+
+/// The fast path, the fast lane's other way, hyper and HEAD: one bucket, one answer.
+#[test]
+fn every_way_that_a_request_takes_is_counted_once() {
+    let rule = "rule \"few\" { path \"/stored\"; rate 1 burst=4 per=\"hour\"; always; }";
+    let (_weir, address) = serve(rule);
+    let asks: [(&str, &[(&str, &str)]); 6] = [
+        ("GET", &[]),
+        ("GET", &[]),
+        ("GET", &[("if-match", "*")]),
+        ("HEAD", &[]),
+        ("GET", &[]),
+        ("OPTIONS", &[]),
+    ];
+    let seen: Vec<u16> = asks
+        .iter()
+        .map(|(method, fields)| ask(address, method, "/stored", fields).status)
+        .collect();
+    assert_eq!(seen, [200, 200, 200, 200, 503, 503]);
+}
+
+#[test]
+fn values_have_buckets_of_their_own() {
+    let rule = "rule \"keys\" { by \"header:x-key\"; rate 1 burst=2 per=\"hour\"; always; }";
+    let (_weir, address) = serve(rule);
+    let of = |key: &str| {
+        let asked = (0..4).map(|_| ask(address, "GET", "/a", &[("x-key", key)]).status);
+        asked.filter(|status| *status == 200).count()
+    };
+    assert_eq!((of("a"), of("b"), of("a")), (2, 2, 0));
+    assert_eq!(statuses(address, "/a", 4), [200; 4]);
+}
+
+#[test]
+fn a_refusal_may_be_a_reset() {
+    let (_weir, address) =
+        serve("rule \"no\" { header \"user-agent\" \"*Bad*\"; refuse; always; answer \"reset\"; }");
+    let mut client = Client::connect(address).unwrap();
+    let error = client.ask("GET", "/", &[("user-agent", "VeryBad/1")]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    assert_eq!(ask(address, "GET", "/", &[("user-agent", "Good/1")]).status, 200);
+}
+
+#[test]
+fn as_many_as_may_are_served_at_a_time() {
+    let origin = Origin::start(|_| {
+        let mut steps = vec![Step::Pause(Duration::from_millis(700))];
+        steps.extend(answer("200 OK", "Cache-Control: no-store\r\n", b"slow"));
+        steps
+    });
+    let (_weir, address) = Weir::front(
+        "guard { rule \"two\" { path \"/slow*\"; concurrency 2; always; }; }",
+        &format!("route \"/*\" {{ proxy \"{}\"; }}", origin.url()),
+    );
+    let at_once = || -> Vec<u16> {
+        std::thread::scope(|scope| {
+            let ask = |n: usize| move || get(address, &format!("/slow{n}")).status;
+            let threads: Vec<_> = (0..5).map(|n| scope.spawn(ask(n))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    };
+    for _ in 0..2 {
+        let mut seen = at_once();
+        seen.sort_unstable();
+        assert_eq!(seen, [200, 200, 503, 503, 503]);
+    }
+}
+
+#[test]
+fn a_reload_keeps_the_buckets_of_rules_that_stay() {
+    let rule = |name: &str| {
+        format!("rule \"{name}\" {{ path \"/{name}\"; rate 1 burst=3 per=\"hour\"; always; }}\n")
+    };
+    let (weir, address) = serve(&rule("a"));
+    assert_eq!(statuses(address, "/a", 4), [200, 200, 200, 503]);
+    let path = weir.directory().join("weir.kdl");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replace(&rule("a"), &(rule("b") + &rule("a")))).unwrap();
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("configuration reloaded");
+    assert_eq!(statuses(address, "/a", 2), [503, 503]);
+    assert_eq!(statuses(address, "/b", 4), [200, 200, 200, 503]);
+}
+
+#[test]
+fn limits_wait_for_overload_unless_always() {
+    let (_weir, address) = serve("rule \"few\" { path \"/few\"; rate 1 burst=1 per=\"hour\"; }");
+    assert_eq!(statuses(address, "/few", 5), [200; 5]);
+}
