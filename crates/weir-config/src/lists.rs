@@ -90,7 +90,9 @@ mod tests {
     proptest! {
         /// What is accepted is what each line says alone; what is not names its line.
         #[test]
-        fn any_text_is_a_list_or_is_refused(lines in "([0-9a-f.:/#-]{0,12}\n|.{0,9}\n|10[.]0[.]0[.][0-9](-10[.]0[.]0[.]9)?\n){0,6}") {
+        fn any_text_is_a_list_or_is_refused(
+            lines in "([0-9a-f.:/#-]{0,12}\n|.{0,9}\n|10[.]0[.]0[.][0-9](-10[.]0[.]0[.]9)?\n){0,6}"
+        ) {
             match parse(&lines) {
                 Ok(set) => for line in lines.lines() {
                     let entry = line.split('#').next().unwrap().trim();
