@@ -1,2 +1,24 @@
 //! Rules in the kernel: an assembler for eBPF, the programs that are made of rules for connections,
 //! and everything that loads, attaches and reads them. All calls of bpf(2) are here.
+//!
+//! Begin at [`Kernel`], whose module tells its life; [`Policy`] is what goes in, [`Enforcement`] and
+//! [`Counters`] what comes out. What rules mean is `weir-config`'s to say; what is not enforced here
+//! is left to user space.
+
+pub mod asm;
+mod classic;
+mod compile;
+mod counters;
+mod enforcement;
+mod error;
+mod kernel;
+pub mod limits;
+mod policy;
+mod state;
+mod sys;
+
+pub use counters::{Counters, RuleCounters};
+pub use enforcement::{Enforcement, Steering};
+pub use error::KernelError;
+pub use kernel::{Attachment, Kernel};
+pub use policy::Policy;

@@ -1,0 +1,277 @@
+//! Rules as instructions. The rules that may hold for a source stand in a line, each going on to
+//! the next; lines that end alike share their ends, so that ten thousand sources with the same
+//! general rules have those once.
+
+use std::collections::HashMap;
+
+use super::bucket::{self, Keys};
+use super::frame::*;
+use super::parse::unless_syn;
+use super::sources::{Family, range};
+use super::{Goal, Plan, Step};
+use crate::asm::{Alu, Assembler, Cond, Label, Reg, Size, Width};
+use crate::policy::{Key, Limit, Rule};
+use crate::state::{
+    CLASS as CLASS_WORD, DROPPED, OFFERED, PENALISED, PENALTIES_UNTIL, PENALTY_ID, rule_id,
+    rule_word,
+};
+
+/// Functions that steps call.
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    pub(super) bucket: Label,
+    pub(super) keyed: Label,
+    pub(super) policed: Label,
+}
+
+/// All lines of a program: a graph of steps, each written once.
+pub(super) struct Lines<'a> {
+    plan: &'a Plan<'a>,
+    steps: &'a [Step<'a>],
+    ends: Ends,
+    /// Where a steering program goes with each class.
+    classes: &'a [Label],
+    functions: Functions,
+    nodes: Vec<Node>,
+    known: HashMap<(Option<Family>, u16, Label), Label>,
+}
+
+/// A step that is followed by another.
+struct Node {
+    label: Label,
+    family: Option<Family>,
+    step: u16,
+    next: Label,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(
+        plan: &'a Plan<'a>,
+        steps: &'a [Step<'a>],
+        ends: Ends,
+        classes: &'a [Label],
+        functions: Functions,
+    ) -> Lines<'a> {
+        let (nodes, known) = (Vec::new(), HashMap::new());
+        Lines { plan, steps, ends, classes, functions, nodes, known }
+    }
+
+    /// Where the line of these steps begins.
+    pub(super) fn line(&mut self, asm: &mut Assembler, family: Family, set: &[u16]) -> Label {
+        set.iter().rev().fold(self.ends.pass, |next, step| {
+            let depends = match &self.steps[usize::from(*step)] {
+                Step::Exempt(_) | Step::Penalty => false,
+                Step::Rule(_, rule) => rule.to.is_some() || self.is_keyed(rule),
+            };
+            let family = depends.then_some(family);
+            let label = self.known.entry((family, *step, next)).or_insert_with(|| {
+                let label = asm.label();
+                self.nodes.push(Node { label, family, step: *step, next });
+                label
+            });
+            *label
+        })
+    }
+
+    fn is_keyed(&self, rule: &Rule) -> bool {
+        self.plan.goal == Goal::Police
+            && matches!(rule.limit, Some(Limit::Rate(_, Key::Prefix { .. })))
+    }
+
+    /// Writes all steps. Those that others lead to were made first and come last, so that there is
+    /// no jump back.
+    pub(super) fn write(&self, asm: &mut Assembler) {
+        for node in self.nodes.iter().rev() {
+            asm.place(node.label);
+            match &self.steps[usize::from(node.step)] {
+                Step::Exempt(_) => asm.goto(self.ends.pass),
+                Step::Penalty => self.penalty(asm, node.next),
+                Step::Rule(slot, rule) => {
+                    self.conditions(asm, node, rule);
+                    match self.plan.goal {
+                        Goal::Police => self.police(asm, node, *slot, rule),
+                        Goal::Steer { .. } => self.steer(asm, node, *slot, rule),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Drops a source that is policed.
+    fn penalty(&self, asm: &mut Assembler, next: Label) {
+        let state = self.plan.state.fd();
+        asm.map_value(Reg::R1, state, (PENALTIES_UNTIL * 8) as u32);
+        asm.load(Size::Double, Reg::R1, Reg::R1, 0);
+        asm.jump(Cond::Equal, Reg::R1, 0, next);
+        asm.store(Size::Double, Reg::R10, KEY, Reg::R1);
+        ask_time(asm);
+        asm.load(Size::Double, Reg::R1, Reg::R10, KEY);
+        asm.jump(Cond::LessOrEqual, Reg::R1, NOW, next);
+        asm.load(Size::Double, Reg::R1, Reg::R10, SOURCE_HIGH);
+        asm.load(Size::Double, Reg::R2, Reg::R10, SOURCE_LOW);
+        asm.imm64(Reg::R3, PENALTY_ID);
+        asm.call_function(self.functions.policed);
+        asm.jump(Cond::LessOrEqual, Reg::R0, NOW, next);
+        asm.map_value(Reg::R2, state, 0);
+        count(asm, Reg::R2, PENALISED);
+        asm.goto(self.ends.drop);
+    }
+
+    /// Goes on to the next step unless the rule's other conditions hold.
+    fn conditions(&self, asm: &mut Assembler, node: &Node, rule: &Rule) {
+        if !rule.ports.is_empty() {
+            asm.mov(Reg::R1, PORTS);
+            asm.alu(Alu::And, Reg::R1, 0xffff);
+            ports(asm, &rule.ports, node.next);
+        }
+        if !rule.from_ports.is_empty() {
+            asm.mov(Reg::R1, PORTS);
+            asm.alu(Alu::ShiftRight, Reg::R1, 16);
+            ports(asm, &rule.from_ports, node.next);
+        }
+        if let (Some(to), Some(family)) = (&rule.to, node.family) {
+            let ranges = to.ranges().iter();
+            let ranges: Vec<_> =
+                ranges.filter_map(|(first, last)| range(family, *first, *last)).collect();
+            destination(asm, family, &ranges, node.next);
+        }
+    }
+
+    /// What a rule does whose conditions hold.
+    fn police(&self, asm: &mut Assembler, node: &Node, slot: usize, rule: &Rule) {
+        let state = self.plan.state.fd();
+        let after = if rule.pass { self.ends.pass } else { node.next };
+        asm.map_value(Reg::R2, state, (rule_word(slot, 0) * 8) as u32);
+        count(asm, Reg::R2, OFFERED);
+        if rule.class.is_some() {
+            let given = asm.label();
+            asm.jump(Cond::NotEqual, CLASS, 0, given);
+            asm.load(Size::Double, CLASS, Reg::R2, (CLASS_WORD * 8) as i16);
+            asm.place(given);
+        }
+        let Some(limit) = rule.limit else { return asm.goto(after) };
+        if !rule.always {
+            bucket::overload(asm, state);
+            asm.jump(Cond::Equal, Reg::R0, 0, after);
+        }
+        if let Limit::Rate(_, key) = limit {
+            ask_time(asm);
+            self.ask_bucket(asm, node.family, slot, rule, key);
+            asm.jump(Cond::NotEqual, Reg::R0, 0, after);
+        }
+        asm.map_value(Reg::R2, state, (rule_word(slot, 0) * 8) as u32);
+        count(asm, Reg::R2, DROPPED);
+        asm.goto(self.ends.drop);
+    }
+
+    /// Whether a rule's bucket has room, into `R0`.
+    fn ask_bucket(
+        &self,
+        asm: &mut Assembler,
+        family: Option<Family>,
+        slot: usize,
+        rule: &Rule,
+        key: Key,
+    ) {
+        let line = (rule_word(slot, 0) * 8) as u32;
+        let Key::Prefix { v4, v6 } = key else {
+            asm.map_value(Reg::R2, self.plan.state.fd(), line);
+            asm.mov(Reg::R1, Reg::R2);
+            asm.mov(Reg::R3, NOW);
+            return asm.call_function(self.functions.bucket);
+        };
+        let bits = match family {
+            Some(Family::V6) => u32::from(v6),
+            _ => 96 + u32::from(v4),
+        };
+        let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+        for (reg, at, mask) in
+            [(Reg::R1, SOURCE_HIGH, (mask >> 64) as u64), (Reg::R2, SOURCE_LOW, mask as u64)]
+        {
+            asm.load(Size::Double, reg, Reg::R10, at);
+            if mask != u64::MAX {
+                asm.imm64(Reg::R3, mask);
+                asm.alu(Alu::And, reg, Reg::R3);
+            }
+        }
+        asm.imm64(Reg::R3, rule_id(&rule.name));
+        asm.mov(Reg::R4, NOW);
+        asm.map_value(Reg::R5, self.plan.state.fd(), line);
+        asm.call_function(self.functions.keyed);
+    }
+
+    /// Where a steering program goes with a rule whose conditions hold.
+    fn steer(&self, asm: &mut Assembler, node: &Node, slot: usize, rule: &Rule) {
+        if self.plan.goal == (Goal::Steer { counts: true }) {
+            let no_syn = asm.label();
+            unless_syn(asm, no_syn);
+            asm.map_value(Reg::R2, self.plan.state.fd(), (rule_word(slot, 0) * 8) as u32);
+            count(asm, Reg::R2, OFFERED);
+            asm.place(no_syn);
+        }
+        match rule.class {
+            Some(class) => asm.goto(self.classes[class]),
+            None if rule.pass => asm.goto(self.ends.pass),
+            None => asm.goto(node.next),
+        }
+    }
+}
+
+/// Goes elsewhere unless the port in `R1` is in one of the ranges.
+fn ports(asm: &mut Assembler, ranges: &[(u16, u16)], otherwise: Label) {
+    let holds = asm.label();
+    for (first, last) in ranges {
+        let (first, last) = (i32::from(*first), i32::from(*last));
+        if first == last {
+            asm.jump(Cond::Equal, Reg::R1, first, holds);
+            continue;
+        }
+        let next = asm.label();
+        asm.jump(Cond::Less, Reg::R1, first, next);
+        asm.jump(Cond::LessOrEqual, Reg::R1, last, holds);
+        asm.place(next);
+    }
+    asm.goto(otherwise);
+    asm.place(holds);
+}
+
+/// Goes elsewhere unless the destination is in one of the ranges.
+fn destination(asm: &mut Assembler, family: Family, ranges: &[(u128, u128)], otherwise: Label) {
+    let holds = asm.label();
+    asm.load(Size::Double, Reg::R1, Reg::R10, DESTINATION_HIGH);
+    asm.load(Size::Double, Reg::R2, Reg::R10, DESTINATION_LOW);
+    for (first, last) in ranges {
+        let next = asm.label();
+        match family {
+            Family::V4 => {
+                let (first, last) = ((*first as u32).cast_signed(), (*last as u32).cast_signed());
+                asm.jump_of(Width::W32, Cond::Less, Reg::R2, first, next);
+                asm.jump_of(Width::W32, Cond::LessOrEqual, Reg::R2, last, holds);
+            }
+            Family::V6 => {
+                let inside = asm.label();
+                let split = |number: u128| ((number >> 64) as u64, number as u64);
+                let ((first, first_low), (last, last_low)) = (split(*first), split(*last));
+                asm.imm64(Reg::R3, first);
+                asm.jump(Cond::Less, Reg::R1, Reg::R3, next);
+                asm.jump(Cond::Greater, Reg::R1, Reg::R3, inside);
+                asm.imm64(Reg::R3, first_low);
+                asm.jump(Cond::Less, Reg::R2, Reg::R3, next);
+                asm.place(inside);
+                asm.imm64(Reg::R3, last);
+                asm.jump(Cond::Less, Reg::R1, Reg::R3, holds);
+                asm.jump(Cond::Greater, Reg::R1, Reg::R3, next);
+                asm.imm64(Reg::R3, last_low);
+                asm.jump(Cond::LessOrEqual, Reg::R2, Reg::R3, holds);
+            }
+        }
+        asm.place(next);
+    }
+    asm.goto(otherwise);
+    asm.place(holds);
+}
+
+/// A table of penalties, as programs know it.
+pub(super) fn penalties(plan: &Plan<'_>) -> Keys {
+    Keys { fd: plan.state.penalties_fd(), count: crate::limits::PENALTIES_MAX }
+}

@@ -1,0 +1,195 @@
+//! What programs and process share: counters, buckets and the words that switch things. One map of
+//! fixed size, mapped into the process, that lives as long as the [`Kernel`](crate::Kernel) does
+//! while programs come and go; so a bucket is kept by keeping its rule's slot.
+
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::KernelError;
+use crate::limits::{CLASSES_MAX, PENALTIES_MAX, RULES_MAX, WAYS};
+use crate::policy::Pace;
+use crate::sys::Mapped;
+
+/// Words of a cache line. What different processors write is kept on lines of its own.
+const LINE: usize = 8;
+
+/// Whether limits that are not for always hold.
+pub(crate) const OVERLOAD: usize = 0;
+/// Until when some source is policed; programs look no source up after that.
+pub(crate) const PENALTIES_UNTIL: usize = 1;
+/// Connections dropped because their source is policed.
+pub(crate) const PENALISED: usize = LINE;
+/// Buckets that were forgotten while they still held something, for want of room.
+pub(crate) const FORGOTTEN: usize = LINE + 1;
+/// Connections dropped because other processors kept changing their bucket.
+pub(crate) const CONTENDED: usize = LINE + 2;
+/// Connections whose class had no socket on any worker tried.
+pub(crate) const UNSTEERED: usize = LINE + 3;
+/// Connections by class, a line each.
+const CLASSES: usize = 2 * LINE;
+/// Rules, a line each.
+const RULES: usize = CLASSES + CLASSES_MAX * LINE;
+const WORDS: usize = RULES + RULES_MAX * LINE;
+
+// Words of a rule's line.
+/// Theoretical arrival time of the rule's own bucket.
+pub(crate) const ARRIVAL: usize = 0;
+pub(crate) const INTERVAL: usize = 1;
+pub(crate) const TOLERANCE: usize = 2;
+/// Connections that the rule means.
+pub(crate) const OFFERED: usize = 3;
+/// Those of them that it dropped.
+pub(crate) const DROPPED: usize = 4;
+/// The class it gives; read from here, so that the verifier need not follow every class apart.
+pub(crate) const CLASS: usize = 5;
+
+/// What a table of keys has for each: the fingerprint of the key and a time. An entry whose time is
+/// past says nothing, and is as good as none.
+const ENTRY_WORDS: usize = 2;
+
+/// The shared memory.
+#[derive(Debug)]
+pub(crate) struct State {
+    shared: Mapped,
+    penalties: Mapped,
+    seeds: Seeds,
+}
+
+/// Secret numbers of a process, so that nobody can choose sources that share a line of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seeds(pub(crate) [u64; 2]);
+
+/// Key that penalties are kept by, beside those of rules.
+pub(crate) const PENALTY_ID: u64 = 0;
+
+/// What a hash multiplies by: odd, of no pattern; from the finaliser of SplitMix64 (Steele, Lea and
+/// Flood 2014).
+pub(crate) const MULTIPLIERS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
+
+impl State {
+    pub(crate) fn new() -> Result<State, KernelError> {
+        let shared = Mapped::new("weir_state", WORDS)?;
+        let penalties = Mapped::new("weir_penalties", PENALTIES_MAX * ENTRY_WORDS)?;
+        Ok(State { shared, penalties, seeds: Seeds::random() })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.shared.fd()
+    }
+
+    pub(crate) fn penalties_fd(&self) -> RawFd {
+        self.penalties.fd()
+    }
+
+    pub(crate) fn seeds(&self) -> Seeds {
+        self.seeds
+    }
+
+    /// A word that all rules share.
+    pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
+        &self.shared.words()[index]
+    }
+
+    /// A word of a rule.
+    pub(crate) fn of_rule(&self, slot: usize, word: usize) -> &AtomicU64 {
+        &self.shared.words()[rule_word(slot, word)]
+    }
+
+    /// Connections of a class.
+    pub(crate) fn of_class(&self, class: usize) -> &AtomicU64 {
+        &self.shared.words()[class_word(class)]
+    }
+
+    /// Makes a slot a rule's that has none: an idle bucket, and nothing counted.
+    pub(crate) fn clear_rule(&self, slot: usize) {
+        for word in 0..LINE {
+            self.of_rule(slot, word).store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets what programs find of a rule; those that run take it from the next packet on.
+    pub(crate) fn set_rule(&self, slot: usize, pace: Option<Pace>, class: Option<usize>) {
+        if let Some(pace) = pace {
+            self.of_rule(slot, INTERVAL).store(pace.interval_ns, Ordering::Relaxed);
+            self.of_rule(slot, TOLERANCE).store(pace.tolerance_ns, Ordering::Relaxed);
+        }
+        let class = class.map_or(0, |class| class as u64 + 1);
+        self.of_rule(slot, CLASS).store(class, Ordering::Relaxed);
+    }
+
+    /// Polices a source until a time of the monotonic clock. A table's line that is full lets go
+    /// of the source whose time is up first.
+    pub(crate) fn penalise(&self, source: IpAddr, until_ns: u64) {
+        let (high, low) = halves(source);
+        let mark = fingerprint(self.seeds, PENALTY_ID, high, low);
+        let lines = self.penalties.len() / (WAYS * ENTRY_WORDS);
+        let line = (mark as usize & (lines - 1)) * WAYS * ENTRY_WORDS;
+        let entries = &self.penalties.words()[line..line + WAYS * ENTRY_WORDS];
+        let mut pairs = entries.chunks_exact(ENTRY_WORDS);
+        let known = pairs.clone().find(|pair| pair[0].load(Ordering::Relaxed) == mark);
+        let first_up = || pairs.by_ref().min_by_key(|pair| pair[1].load(Ordering::Relaxed));
+        let Some(entry) = known.or_else(first_up) else { return };
+        if entry[0].swap(mark, Ordering::Relaxed) == mark {
+            entry[1].fetch_max(until_ns, Ordering::Relaxed);
+        } else {
+            entry[1].store(until_ns, Ordering::Relaxed);
+        }
+        self.word(PENALTIES_UNTIL).fetch_max(until_ns, Ordering::Release);
+    }
+}
+
+/// Where a rule's word is in the shared map.
+pub(crate) fn rule_word(slot: usize, word: usize) -> usize {
+    RULES + slot * LINE + word
+}
+
+/// Where a class is counted in the shared map.
+pub(crate) fn class_word(class: usize) -> usize {
+    CLASSES + class * LINE
+}
+
+/// Words of a table for so many keys.
+pub(crate) fn table_words(keys: usize) -> usize {
+    keys * ENTRY_WORDS
+}
+
+impl Seeds {
+    fn random() -> Seeds {
+        use std::hash::{BuildHasher, RandomState};
+        // The standard library's hasher is keyed with random numbers of the system.
+        let secret = RandomState::new();
+        Seeds([secret.hash_one(1_u64), secret.hash_one(2_u64)])
+    }
+}
+
+/// An address as two numbers; an IPv4 address as the IPv6 address that stands for it (RFC 4291
+/// §2.5.5.2).
+pub(crate) fn halves(address: IpAddr) -> (u64, u64) {
+    let bits = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    ((bits >> 64) as u64, bits as u64)
+}
+
+/// What a table knows a key by: never 0, which is an empty entry. The same is computed by programs.
+pub(crate) fn fingerprint(seeds: Seeds, id: u64, high: u64, low: u64) -> u64 {
+    let mix = |value: u64, multiplier: u64| {
+        let product = value.wrapping_mul(multiplier);
+        product ^ product >> 32
+    };
+    let [first, second] = MULTIPLIERS;
+    let mut hash = mix(high ^ seeds.0[0], first);
+    hash = mix((hash ^ low).wrapping_add(seeds.0[1]), second);
+    hash = mix(hash ^ id, first);
+    hash.max(1)
+}
+
+/// What a rule's keys are told apart by from those of others: a hash of its name, so that they are
+/// found again after a reload (FNV-1a).
+pub(crate) fn rule_id(name: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    if hash == PENALTY_ID { 1 } else { hash }
+}
