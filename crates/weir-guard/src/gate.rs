@@ -20,6 +20,8 @@ use crate::queue::{
 /// cut. With none in reserve a pause in the arrivals leaves it idle: with random arrivals at its
 /// capacity and places for c, a reserve of c loses 5 % and one of 2 c loses 3 %.
 const RESERVE_REFILLS: usize = 2;
+/// At least so many, which lose no more than 3 % with few places.
+const RESERVE_MIN: usize = 32;
 
 /// What a gate is made by.
 #[derive(Clone, Debug, PartialEq)]
@@ -291,7 +293,7 @@ impl<T> Gate<T> {
     }
 
     fn reserve(&self) -> usize {
-        RESERVE_REFILLS * self.limit.limit() as usize
+        (RESERVE_REFILLS * self.limit.limit() as usize).max(RESERVE_MIN)
     }
 }
 

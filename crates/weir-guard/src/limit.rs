@@ -4,6 +4,7 @@
 mod baseline;
 mod cohort;
 mod controller;
+mod curve;
 
 use self::cohort::NO_COHORT;
 use self::controller::Controller;

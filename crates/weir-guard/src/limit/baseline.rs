@@ -1,19 +1,22 @@
-//! What latencies would be without a queue, by class, and how measurements compare with that.
+//! Latencies of several classes as one number: how far they are from what each class usually has.
 
 use super::cohort::{ClassLogs, Logs};
 use crate::queue::CLASSES_MAX;
 
-/// Measurements that the baseline remembers: some four probes, so that it is steadier than each of
-/// them and still follows.
-const MEMORY: f64 = 400.0;
+/// Requests that a class's usual latency rests on at most, so that it follows.
+const MEMORY: f64 = 1600.0;
 
-/// How much of the old estimate of the spread a new one leaves.
-const SPREAD_KEPT: f64 = 0.8;
+/// How much of the old estimate of the spread a larger one, and a smaller one, leaves. In a queue
+/// latencies are alike, because they share the waiting; their mean varies no less for that. So what
+/// was seen without one is kept for long.
+const SPREAD_KEPT_UP: f64 = 0.8;
+const SPREAD_KEPT_DOWN: f64 = 0.97;
 
 /// The spread of logarithms before anything is known: that of an exponential distribution.
 const SPREAD_INITIAL: f64 = 1.6;
 
-/// A mean logarithm of latency for each class that was seen, and how many requests it rests on.
+/// The usual latency of each class relative to the others, as a mean of logarithms. That all of
+/// them are slower is not learnt here: it is what is measured.
 #[derive(Debug)]
 pub(super) struct Baseline {
     classes: [Known; CLASSES_MAX],
@@ -27,11 +30,11 @@ struct Known {
     mean: f64,
 }
 
-/// A measurement against the baseline.
+/// A measurement of all classes together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Comparison {
-    /// Logarithm of latency over baseline.
-    pub(super) excess: f64,
+pub(super) struct Measured {
+    /// Logarithm of latency relative to what is usual.
+    pub(super) latency: f64,
     /// The standard error of that.
     pub(super) error: f64,
 }
@@ -42,63 +45,53 @@ impl Baseline {
         Baseline { classes, spread: SPREAD_INITIAL }
     }
 
-    /// Compares class by class, each weighted by how exactly both sides are known. `None` if no
-    /// class is known.
-    pub(super) fn compare(&self, logs: &ClassLogs) -> Option<Comparison> {
-        let (mut sum, mut weights) = (0.0, 0.0);
+    /// Takes in a measurement. `None` if it is empty.
+    pub(super) fn measure(&mut self, logs: &ClassLogs) -> Option<Measured> {
+        self.learn_spread(logs);
+        let (mut sum, mut count) = (0.0, 0.0);
         for (known, logs) in self.classes.iter().zip(logs) {
-            if known.count > 0.0 && logs.count > 0.0 {
-                let weight = known.count * logs.count / (known.count + logs.count);
-                sum += weight * (logs.mean() - known.mean);
-                weights += weight;
+            if known.count > 0.0 {
+                sum += logs.count * (logs.mean() - known.mean);
+                count += logs.count;
             }
         }
-        (weights > 0.0)
-            .then(|| Comparison { excess: sum / weights, error: (self.spread / weights).sqrt() })
-    }
-
-    /// Takes the spread from a measurement.
-    pub(super) fn learn_spread(&mut self, logs: &ClassLogs) {
-        let degrees: f64 = logs.iter().map(|logs| (logs.count - 1.0).max(0.0)).sum();
-        if degrees >= 8.0 {
-            let spread = logs.iter().map(Logs::deviations).sum::<f64>() / degrees;
-            self.spread = SPREAD_KEPT * self.spread + (1.0 - SPREAD_KEPT) * spread;
+        let all: f64 = logs.iter().map(|logs| logs.count).sum();
+        if all == 0.0 {
+            return None;
         }
-    }
-
-    /// Adds a measurement without a queue, or one that had `excess` over it.
-    pub(super) fn merge(&mut self, logs: &ClassLogs, excess: f64) {
+        let latency = if count > 0.0 { sum / count } else { 0.0 };
         for (known, logs) in self.classes.iter_mut().zip(logs) {
             if logs.count > 0.0 {
-                let mean = logs.mean() - excess;
-                known.mean += (mean - known.mean) * logs.count / (known.count + logs.count);
-                known.count = (known.count + logs.count).min(MEMORY);
+                // What is left has a weighted mean of nothing, so that the whole does not move.
+                let usual = logs.mean() - latency;
+                let total = known.count + logs.count;
+                known.mean += (usual - known.mean) * logs.count / total;
+                known.count = total.min(MEMORY);
             }
         }
+        let error = if count > 0.0 { (self.spread / count).sqrt() } else { 1.0 };
+        Some(Measured { latency, error })
     }
 
-    /// Gives classes that were not known yet what was measured, less the `excess` of the others.
-    pub(super) fn adopt(&mut self, logs: &ClassLogs, excess: f64) {
-        for (known, logs) in self.classes.iter_mut().zip(logs) {
-            if known.count == 0.0 && logs.count > 0.0 {
-                *known = Known { count: logs.count.min(MEMORY), mean: logs.mean() - excess };
-            }
-        }
-    }
-
-    /// All classes have become slower, or faster, by this; what is known rests on `count` requests
-    /// from now on.
-    pub(super) fn shift(&mut self, excess: f64, count: f64) {
-        for known in &mut self.classes {
-            known.mean += excess;
-            known.count = known.count.min(count.max(1.0));
-        }
+    /// The variance of logarithms of latencies within a class.
+    pub(super) fn spread(&self) -> f64 {
+        self.spread
     }
 
     /// The geometric mean over classes.
-    pub(super) fn ns(&self) -> Option<u64> {
+    pub(super) fn ns(&self) -> Option<f64> {
         let count: f64 = self.classes.iter().map(|known| known.count).sum();
         let sum: f64 = self.classes.iter().map(|known| known.count * known.mean).sum();
-        (count > 0.0).then(|| (sum / count).exp() as u64)
+        (count > 0.0).then(|| (sum / count).exp())
+    }
+
+    fn learn_spread(&mut self, logs: &ClassLogs) {
+        let degrees: f64 = logs.iter().map(|logs| (logs.count - 1.0).max(0.0)).sum();
+        if degrees >= 8.0 {
+            let spread = logs.iter().map(Logs::deviations).sum::<f64>() / degrees;
+            let is_up = spread > self.spread;
+            let kept = if is_up { SPREAD_KEPT_UP } else { SPREAD_KEPT_DOWN };
+            self.spread = kept * self.spread + (1.0 - kept) * spread;
+        }
     }
 }

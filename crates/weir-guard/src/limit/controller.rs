@@ -1,40 +1,45 @@
 //! The adaptive limit: which cohorts are measured, and what follows from them.
 
-use super::baseline::{Baseline, Comparison};
+use super::baseline::Baseline;
 use super::cohort::{Gathering, Progress};
+use super::curve::{Curve, POSSIBLE, POSSIBLE_IN_LEAPS};
 use super::{Cohort, Outcome};
 
-/// Requests of a cohort: a mean of 100 exponential latencies is off by a tenth.
-const COHORT: u32 = 100;
-/// While the limit grows in leaps, a cohort is two rounds of what is in flight, and at least this.
-const COHORT_LEAP_MIN: u32 = 16;
+/// Requests of a cohort for each unit of spread (the variance of logarithms of latencies): 240 for
+/// exponential latencies, whose mean is then known to 8 %; the least and most.
+const COHORT_PER_SPREAD: f64 = 150.0;
+const COHORT_MIN: f64 = 40.0;
+const COHORT_MAX: f64 = 400.0;
+/// While the limit grows in leaps, cohorts are a quarter of that; on the way back to a limit that is
+/// known, they only give failures time to show.
+const COHORT_LEAP: f64 = 0.25;
+const COHORT_BACK: f64 = 8.0;
+/// A cohort is also at least so many rounds of what is in flight, so that it sees the limit at work.
+const ROUNDS: u32 = 2;
 
-/// Requests over what the upstream works on at a time, as a part of that: there growth shows.
-const HEADROOM: f64 = 0.12;
+/// Requests over the knee, as a part of it: there growth shows.
+const HEADROOM: f64 = 0.1;
 /// At least so many.
 const HEADROOM_MIN: f64 = 1.0;
-/// How far each cohort moves the limit towards what it shows; damps what chance does.
-const STEP: f64 = 0.35;
-/// Growth of a limit that is far too low.
+/// Growth of a limit that is far too low, and growth at most.
 const LEAP: f64 = 1.5;
 /// Cohorts without any queue after which the limit is taken to be far too low.
 const LEAP_AFTER: u32 = 3;
-/// Logarithm of latency over baseline that is still called no queue.
-const NO_QUEUE: f64 = 0.06;
 
-/// The limit during a probe, as a part of itself: with the headroom, 0.78 of what the upstream
-/// works on, so that a tenth more or less of either does not matter.
+/// The limit during a probe, as a part of itself: with the headroom, 0.78 of the knee, so that a
+/// tenth more or less of either does not matter.
 const PROBE: f64 = 0.7;
+/// A probe that goes on from the least that was measured, because there was a queue even there.
+const PROBE_FURTHER: f64 = 0.5;
+/// The knee lies below this part of the least measured: then there was.
+const BRACKET: f64 = 1.1;
 /// Cohorts between probes. A probe costs a fifth of the throughput while it lasts, so one in 25
 /// cohorts costs less than 1 %.
 const PROBE_EVERY: u32 = 25;
-/// A fall below this part of the limit at the last probe needs another.
-const FALL_UNPROVED: f64 = 0.88;
-/// Between "fewer in flight are answered proportionally faster", which is `ln(1 / PROBE)`, and "it
-/// makes no difference", which is 0.
-const FASTER: f64 = 0.178;
-/// A baseline that falls by more than this in a probe may have further to fall.
-const PROBE_AGAIN: f64 = 0.15;
+/// As long as the latency without a queue is not known well.
+const PROBE_EVERY_AT_FIRST: u32 = 4;
+/// It is when its standard error is 5 %.
+const WEIGHT_ENOUGH: f64 = 400.0;
 
 /// What failures leave of the limit.
 const CUT: f64 = 0.7;
@@ -44,27 +49,26 @@ const FAILURE_SHARE: u32 = 10;
 /// Outcomes after which failures are counted anew.
 const OUTCOMES: u32 = 100;
 
-/// Differences count from so many standard errors on.
-const SIGNIFICANT: f64 = 2.0;
-
 #[derive(Debug)]
 pub(super) struct Controller {
     floor: f64,
     ceiling: f64,
     /// The limit, but for probes.
     limit: f64,
-    /// What probes have confirmed last.
-    proved: f64,
-    /// Leaps end here after failures.
+    /// The limit during a probe.
+    probe: f64,
+    /// Where leaps end after failures; infinite when there were none.
     leap_to: f64,
     leaps: bool,
-    no_queue_streak: u32,
+    /// The limit was lowered by failures, and latencies measured before say that it may be higher.
+    is_on_way_back: bool,
+    /// Cohorts in a row, up to the last, after which no queue was known of.
+    unbounded: u32,
     since_probe: u32,
     wants_probe: bool,
     baseline: Baseline,
     gathering: Gathering,
-    /// The last saturated cohort: its latency, and how many were in flight.
-    last: Option<(Comparison, f64)>,
+    curve: Curve,
     ids: u32,
     failures: u32,
     outcomes: u32,
@@ -80,15 +84,16 @@ impl Controller {
             floor,
             ceiling,
             limit,
-            proved: limit,
-            leap_to: ceiling,
+            probe: limit,
+            leap_to: f64::INFINITY,
             leaps: true,
-            no_queue_streak: 0,
+            is_on_way_back: false,
+            unbounded: 0,
             since_probe: 0,
             wants_probe: false,
             baseline: Baseline::new(),
-            gathering: Gathering::new(Cohort(1), 0, false, COHORT, 0),
-            last: None,
+            gathering: Gathering::new(Cohort(1), 0, false, 1, 0),
+            curve: Curve::new(),
             ids: 1,
             failures: 0,
             outcomes: 0,
@@ -100,8 +105,9 @@ impl Controller {
 
     /// The limit now. At least 1.
     pub(super) fn limit(&self) -> u32 {
-        let limit = if self.is_probing() { self.limit * PROBE } else { self.limit };
-        (limit as u32).max(1)
+        let limit = if self.is_probing() { self.probe } else { self.limit };
+        // To the nearest: cut off, a limit below the next whole number would find itself confirmed.
+        (limit.round() as u32).max(1)
     }
 
     pub(super) fn is_probing(&self) -> bool {
@@ -109,7 +115,8 @@ impl Controller {
     }
 
     pub(super) fn baseline_ns(&self) -> Option<u64> {
-        self.baseline.ns()
+        let unloaded = self.curve.fit()?.unloaded.exp();
+        Some((self.baseline.ns()? * unloaded) as u64)
     }
 
     pub(super) fn started(&mut self, now_ns: u64, in_flight: u32) -> Cohort {
@@ -139,9 +146,7 @@ impl Controller {
         match self.gathering.progress(now_ns) {
             Progress::Goes => return,
             Progress::IsVoid => {}
-            Progress::IsComplete if self.gathering.is_probe => self.judge_probe(),
-            Progress::IsComplete if self.gathering.is_saturated() => self.judge_saturated(),
-            Progress::IsComplete => self.judge_idle(),
+            Progress::IsComplete => self.judge(),
         }
         self.gather(now_ns);
     }
@@ -151,103 +156,101 @@ impl Controller {
         let is_probe = std::mem::take(&mut self.wants_probe);
         // 0 is for requests that belong to none.
         self.ids = self.ids.checked_add(1).unwrap_or(1);
-        let rounds = 2 * self.limit();
-        let wanted =
-            if self.leaps && !is_probe { rounds.max(COHORT_LEAP_MIN) } else { rounds.max(COHORT) };
-        let skip = if is_probe { 0 } else { self.limit() };
+        let cohort = (COHORT_PER_SPREAD * self.baseline.spread()).clamp(COHORT_MIN, COHORT_MAX);
+        let cohort = match self.curve.fit() {
+            Some(_) if self.is_on_way_back => COHORT_BACK,
+            Some(_) if self.leaps => cohort * COHORT_LEAP,
+            _ => cohort,
+        };
+        let limit = if is_probe { self.probe.round() as u32 } else { self.limit() };
+        let wanted = (cohort as u32).max(ROUNDS * limit);
+        let skip = if is_probe { 0 } else { limit };
         self.gathering = Gathering::new(Cohort(self.ids), now_ns, is_probe, wanted, skip);
     }
 
-    /// The limit held requests back: was there a queue?
-    fn judge_saturated(&mut self) {
-        let logs = self.gathering.logs;
+    fn judge(&mut self) {
         let in_flight = self.gathering.in_flight();
-        self.baseline.learn_spread(&logs);
-        let known = self.baseline.compare(&logs);
-        let mut seen = known.unwrap_or(Comparison { excess: 0.0, error: 0.0 });
-        self.baseline.adopt(&logs, seen.excess);
-        if seen.excess < -(SIGNIFICANT * seen.error).max(NO_QUEUE) {
-            // Faster than was thought possible.
-            self.baseline.shift(seen.excess, f64::from(COHORT));
-            seen.excess = 0.0;
+        let is_saturated = self.gathering.is_probe || self.gathering.is_saturated();
+        // Of requests that were not held back only those count that cannot have met a queue. That
+        // few came says nothing about the limit.
+        if !is_saturated && in_flight > PROBE * self.limit {
+            self.unbounded = 0;
+            return;
         }
-        self.since_probe += 1;
-        self.last = Some((seen, in_flight));
-        let has_queue = seen.excess > NO_QUEUE;
-        self.no_queue_streak = if has_queue { 0 } else { self.no_queue_streak + 1 };
-        if self.leaps {
-            let is_over = seen.excess > NO_QUEUE + SIGNIFICANT * seen.error;
-            if !is_over && self.limit < self.leap_to {
-                self.limit = (self.limit * LEAP).min(self.ceiling);
-                self.proved = self.limit;
-                return;
-            }
+        let is_first = self.curve.fit().is_none();
+        let Some(measured) = self.baseline.measure(&self.gathering.logs) else { return };
+        self.curve.set_possible(if self.leaps { POSSIBLE_IN_LEAPS } else { POSSIBLE });
+        let is_surprise = self.curve.add(in_flight, measured.latency, measured.error);
+        if !is_saturated {
+            self.unbounded = 0;
+            return;
+        }
+        self.since_probe = if self.gathering.is_probe { 0 } else { self.since_probe + 1 };
+        if is_surprise {
+            // Slower by itself, or a queue? Only fewer requests can tell.
             self.leaps = false;
-            // Found in a hurry: look at it closely.
-            self.wants_probe = is_over;
+            self.unbounded = 0;
+            self.probe_at(PROBE * in_flight.min(self.limit));
             return;
         }
-        self.leap_to = self.ceiling;
-        self.leaps = self.no_queue_streak >= LEAP_AFTER;
-        let aim = aim(in_flight, seen.excess);
-        let limit = self.clamp(self.limit + STEP * (aim - self.limit));
-        if limit < FALL_UNPROVED * self.proved && self.since_probe > 1 {
+        if is_first {
+            // Too high already? Otherwise the first thing to be seen is a limit higher still.
+            self.probe_at(PROBE_FURTHER * in_flight);
+            return;
+        }
+        self.follow_curve();
+    }
+
+    fn follow_curve(&mut self) {
+        let Some(fit) = self.curve.fit() else { return };
+        let Some(knee) = fit.knee.map(f64::exp) else {
+            self.grow(fit.most.exp());
+            return;
+        };
+        self.leaps = false;
+        self.unbounded = 0;
+        self.go_to(knee + headroom(knee));
+        if self.is_on_way_back {
+            return;
+        }
+        if knee < fit.least.exp() * BRACKET {
+            self.probe_at(PROBE_FURTHER * fit.least.exp());
+            return;
+        }
+        let is_known = fit.weight_below >= WEIGHT_ENOUGH;
+        let every = if is_known { PROBE_EVERY } else { PROBE_EVERY_AT_FIRST };
+        if self.since_probe >= every {
+            self.probe_at(PROBE * self.limit);
+        }
+    }
+
+    /// No queue was seen with so many in flight.
+    fn grow(&mut self, most: f64) {
+        self.unbounded += 1;
+        self.leaps |= self.unbounded >= LEAP_AFTER;
+        self.go_to(if self.leaps { most * LEAP } else { most + headroom(most) });
+        if !self.leaps && !self.is_on_way_back && self.since_probe >= PROBE_EVERY_AT_FIRST {
+            self.probe_at(PROBE * self.limit);
+        }
+    }
+
+    /// Moves the limit, upwards no faster than failures before allow.
+    fn go_to(&mut self, aim: f64) {
+        if self.limit * CUT > self.leap_to {
+            // Beyond where they began.
+            self.leap_to = f64::INFINITY;
+        }
+        let leap = self.limit * LEAP;
+        let with_care = self.limit + headroom(self.limit);
+        let most = leap.min(self.leap_to.max(with_care));
+        self.is_on_way_back = self.limit < self.leap_to.min(aim) && self.leap_to.is_finite();
+        self.limit = self.clamp(aim.min(most));
+    }
+
+    fn probe_at(&mut self, in_flight: f64) {
+        if in_flight.round() >= 1.0 {
             self.wants_probe = true;
-            return;
-        }
-        self.limit = limit;
-        self.wants_probe = self.since_probe >= PROBE_EVERY;
-    }
-
-    /// Requests were held back at a lower limit: was that faster?
-    fn judge_probe(&mut self) {
-        let logs = self.gathering.logs;
-        self.since_probe = 0;
-        let Some(probe) = self.baseline.compare(&logs) else {
-            self.baseline.adopt(&logs, 0.0);
-            return;
-        };
-        let Some((last, in_flight)) = self.last else { return };
-        let mut excess = last.excess;
-        let doubt = SIGNIFICANT * probe.error;
-        if probe.excess < -doubt.max(NO_QUEUE) {
-            self.baseline.shift(probe.excess, f64::from(COHORT));
-            excess -= probe.excess;
-            if probe.excess < -PROBE_AGAIN {
-                self.since_probe = PROBE_EVERY;
-            }
-        } else if probe.excess <= doubt.max(NO_QUEUE) {
-            self.baseline.merge(&logs, 0.0);
-        } else if last.excess - probe.excess < FASTER {
-            // As slow as with more in flight: that is how long it takes now.
-            self.baseline.shift(probe.excess, f64::from(COHORT));
-            excess -= probe.excess;
-        }
-        let aim = aim(in_flight, excess.max(0.0));
-        let is_far = aim < FALL_UNPROVED * self.limit;
-        let step = if is_far { 1.0 } else { STEP };
-        self.limit = self.clamp(self.limit + step * (aim - self.limit));
-        self.proved = self.limit;
-    }
-
-    /// Few requests came. If so few were in flight that there cannot have been a queue, their
-    /// latency is worth a probe's; but that it has risen may have any reason.
-    fn judge_idle(&mut self) {
-        let logs = self.gathering.logs;
-        self.no_queue_streak = 0;
-        if self.gathering.in_flight() > PROBE * self.limit {
-            return;
-        }
-        self.baseline.learn_spread(&logs);
-        let Some(seen) = self.baseline.compare(&logs) else {
-            self.baseline.adopt(&logs, 0.0);
-            return;
-        };
-        let doubt = (SIGNIFICANT * seen.error).max(NO_QUEUE);
-        if seen.excess < -doubt {
-            self.baseline.shift(seen.excess, f64::from(COHORT));
-        } else if seen.excess <= doubt {
-            self.baseline.merge(&logs, 0.0);
+            self.probe = in_flight;
         }
     }
 
@@ -265,14 +268,13 @@ impl Controller {
             && self.failures * FAILURE_SHARE >= self.outcomes
             && outcome == Outcome::Failed;
         if is_failing {
-            let is_leaping_back = self.leaps && self.limit < self.leap_to;
+            let is_new = self.leap_to.is_infinite() || self.limit >= self.leap_to;
             self.limit = self.clamp(self.limit * CUT);
             // Later in leaps to where the failures began, and from there with care.
-            if !is_leaping_back {
+            if is_new {
                 self.leap_to = self.limit;
             }
-            self.proved = self.limit;
-            self.leaps = true;
+            self.is_on_way_back = true;
             self.cut_ns = now_ns;
             (self.outcomes, self.failures) = (0, 0);
             self.wants_probe = false;
@@ -285,8 +287,6 @@ impl Controller {
     }
 }
 
-/// What the limit should be if so many in flight have this excess of latency.
-fn aim(in_flight: f64, excess: f64) -> f64 {
-    let works_on = in_flight * (-excess.max(0.0)).exp();
-    works_on + (HEADROOM * works_on).max(HEADROOM_MIN)
+fn headroom(knee: f64) -> f64 {
+    (HEADROOM * knee).max(HEADROOM_MIN)
 }
