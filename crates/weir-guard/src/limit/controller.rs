@@ -59,6 +59,8 @@ pub(super) struct Controller {
     probe: f64,
     /// Where leaps end after failures; infinite when there were none.
     leap_to: f64,
+    /// Whether the limit has grown since failures lowered it.
+    grew: bool,
     leaps: bool,
     /// The limit was lowered by failures, and latencies measured before say that it may be higher.
     is_on_way_back: bool,
@@ -86,6 +88,7 @@ impl Controller {
             limit,
             probe: limit,
             leap_to: f64::INFINITY,
+            grew: false,
             leaps: true,
             is_on_way_back: false,
             unbounded: 0,
@@ -244,7 +247,9 @@ impl Controller {
         let with_care = self.limit + headroom(self.limit);
         let most = leap.min(self.leap_to.max(with_care));
         self.is_on_way_back = self.limit < self.leap_to.min(aim) && self.leap_to.is_finite();
+        let before = self.limit;
         self.limit = self.clamp(aim.min(most));
+        self.grew |= self.limit > before;
     }
 
     fn probe_at(&mut self, in_flight: f64) {
@@ -268,7 +273,9 @@ impl Controller {
             && self.failures * FAILURE_SHARE >= self.outcomes
             && outcome == Outcome::Failed;
         if is_failing {
-            let is_new = self.leap_to.is_infinite() || self.limit >= self.leap_to;
+            // Without growth since the last cut, these failures go on from those.
+            let is_new = self.leap_to.is_infinite() || self.grew;
+            self.grew = false;
             self.limit = self.clamp(self.limit * CUT);
             // Later in leaps to where the failures began, and from there with care.
             if is_new {
