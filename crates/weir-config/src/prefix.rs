@@ -58,7 +58,7 @@ impl Prefix {
 
 impl Prefix {
     /// The first address and the last.
-    fn range(&self) -> AddressRange {
+    pub fn range(&self) -> AddressRange {
         let bits = u32::from(self.bits);
         let last = match self.address {
             IpAddr::V4(v4) => {

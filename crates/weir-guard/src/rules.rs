@@ -35,6 +35,7 @@ pub struct Rules {
     at_verdict: Index,
     /// Those for connections, in order.
     pub(crate) at_accept: Box<[u32]>,
+    has_penalties: bool,
     by_name: HashMap<Box<str>, Arc<RuleState>>,
     tables: Tables,
 }
@@ -116,6 +117,7 @@ impl Rules {
             at_head: Index::new(conditions(false)),
             at_verdict: Index::new(conditions(true)),
             at_accept: numbered().filter(|(_, r)| r.is_of_connections).map(|(n, _)| n).collect(),
+            has_penalties: all.iter().any(|rule| rule.penalty.is_some()),
             all,
             names,
             classes,
@@ -172,10 +174,16 @@ impl Rules {
         }
     }
 
-    /// Decides about a connection by its ends, where the kernel has not done so before.
-    pub fn decide_connection(&self, ends: &Ends, moment: &Moment) -> Decision {
+    /// Whether connections can be refused.
+    pub fn judge_connections(&self) -> bool {
+        !self.at_accept.is_empty() || self.has_penalties
+    }
+
+    /// Decides about a connection by its ends. The first `decided` of the rules for connections were
+    /// met already, by the kernel.
+    pub fn decide_connection(&self, ends: &Ends, moment: &Moment, decided: usize) -> Decision {
         let mut decision = Decision::new(self.classes.default());
-        for &number in &self.at_accept {
+        for &number in self.at_accept.iter().skip(decided) {
             let rule = &self.all[number as usize];
             if rule.on.failing_ends(ends).is_some() {
                 continue;

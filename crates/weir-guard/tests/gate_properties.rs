@@ -197,12 +197,7 @@ fn gate_op(with_jumps: bool) -> impl Strategy<Value = GateOp> {
 }
 
 fn settings(limit: LimitSettings) -> GateSettings {
-    GateSettings {
-        classes: limits(),
-        limit,
-        target_ns: TARGET_NS,
-        interval_ns: INTERVAL_NS,
-    }
+    GateSettings { classes: limits(), limit, target_ns: TARGET_NS, interval_ns: INTERVAL_NS }
 }
 
 /// What is known of every request from outside.

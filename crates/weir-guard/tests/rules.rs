@@ -241,7 +241,7 @@ fn connections_are_decided_by_their_ends() {
     let mut all = from("all", "0.0.0.0", "255.255.255.255");
     (all.class, all.rate) = (Some("bulk".to_owned()), rate(1, 2));
     let rules = Rules::new(&guard(vec![gold, all]), 1, None);
-    let decide = |source: &str| rules.decide_connection(&ends(source), &at(0));
+    let decide = |source: &str| rules.decide_connection(&ends(source), &at(0), 0);
     let first = decide("10.1.2.3:1");
     assert_eq!((first.class, first.refusal.is_none()), (ClassId(0), true));
     let second = decide("10.2.2.3:1");

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::SocketFlags;
@@ -150,6 +151,24 @@ impl Listener {
             match guard.try_io(|fd| accept(fd.get_ref())) {
                 Ok(Err(e)) if is_of_the_connection(&e) => {}
                 Ok(result) => return result,
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// The same, polled.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn poll_accept(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(OwnedFd, Option<SocketAddr>)>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
+            match guard.try_io(|fd| accept(fd.get_ref())) {
+                Ok(Err(e)) if is_of_the_connection(&e) => {}
+                Ok(result) => return Poll::Ready(result),
                 Err(_would_block) => {}
             }
         }

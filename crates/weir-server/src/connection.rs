@@ -122,16 +122,19 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             lane_choice: LaneChoice::new(),
         })
     };
+    let connection = context(&stream, sites.tls.is_some());
+    if !worker.shared.guard.lets_in(&connection) {
+        connection.socket.reset_on_close(true);
+        return;
+    }
     match &sites.tls {
         Some(tls) => {
-            let connection = context(&stream, true);
             let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
             let chain = sites.chain.load_full();
             drop(sites);
             Box::pin(serve_tls(acceptor, stream, connection, chain)).await;
         }
         None => {
-            let connection = context(&stream, false);
             let chain = sites.chain.load_full();
             drop(sites);
             if chain.is_empty() {

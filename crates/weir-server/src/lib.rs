@@ -1,6 +1,7 @@
 //! The server: the pipeline that joins the stages, the workers that run it, the admin API, metrics
 //! and access logs. Knows nothing of the command line.
 
+mod accept;
 mod access_log;
 pub mod admin;
 mod body;

@@ -14,6 +14,7 @@ use weir_config::{Address, Config, Policy};
 use weir_plugin::Plugins;
 
 use crate::error::StartError;
+use crate::guard::{self, Guard, Watch, Wish};
 use crate::live::{Live, Surroundings, addresses};
 use crate::metrics::Registry;
 use crate::services::ServerServices;
@@ -26,18 +27,35 @@ use crate::worker::{self, Command, Handle};
 pub struct Ready {
     shared: Arc<Shared>,
     workers: usize,
-    bound: Vec<Bound>,
+    bound: Vec<(Bound, Shape)>,
 }
 
 /// A serving server.
 pub struct Server {
     shared: Arc<Shared>,
     workers: Vec<Handle>,
-    /// Addresses being listened on, with the local address of TCP ones. Also the lock under which
-    /// reloads run one at a time.
-    listening: Mutex<BTreeMap<Address, Option<SocketAddr>>>,
+    /// Addresses being listened on. Also the lock under which reloads run one at a time.
+    listening: Mutex<BTreeMap<Address, Listening>>,
     /// Addresses that a reload gave up, and when.
     given_up: Mutex<Vec<(Address, Instant)>>,
+}
+
+/// An address that is listened on.
+struct Listening {
+    /// Of TCP, with the port that the kernel chose for port 0.
+    local: Option<SocketAddr>,
+    shape: Shape,
+    /// Detached before the workers close the sockets.
+    _watch: Watch,
+}
+
+/// How an address is listened on, as far as overload control wishes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Shape {
+    /// The kernel judges its connections.
+    is_watched: bool,
+    /// Classes with queues of their own.
+    queues: Vec<String>,
 }
 
 /// Workers have closed their sockets this long after an address was given up: they accept what has
@@ -60,10 +78,17 @@ impl Ready {
         });
         let registry = Arc::new(Registry::new(workers));
         let numbers = Arc::new(ListenerNumbers::default());
+        let guard = Guard::new(&config.guard, workers);
+        guard.tell_kernel(&config);
         let bound = addresses(&config)
             .into_iter()
-            .map(|address| Bound::bind(address, workers))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|address| {
+                let shape = Shape::of(&guard, &config, address);
+                let bound = Bound::bind(address, workers, &shape.wish(&guard, false))?;
+                Ok((bound, shape))
+            })
+            .collect::<Result<Vec<_>, StartError>>()?;
+        guard.look_at_kernel();
         let arena = Arena::new(config.cache.memory)?;
         let settings = Settings {
             memory_bytes: config.cache.memory,
@@ -82,7 +107,7 @@ impl Ready {
         let live = Live::build(Arc::new(config), &around, None)?;
         let services = ServerServices::new();
         let plugins = Plugins::new(&live.config.plugin_settings, services.clone());
-        let shared = Shared::new(workers, live, arena, cache, registry, plugins, numbers);
+        let shared = Shared::new(workers, live, arena, cache, registry, plugins, guard, numbers);
         let shared = Arc::new(shared);
         services.serve(&shared);
         Ok(Ready { shared, workers, bound })
@@ -118,8 +143,8 @@ impl Ready {
             given_up: Mutex::new(Vec::new()),
         };
         let mut listening = server.listening.lock();
-        for bound in self.bound {
-            server.hand_out(bound, &mut listening);
+        for (bound, shape) in self.bound {
+            server.hand_out(bound, shape, &mut listening);
         }
         drop(listening);
         Ok(Arc::new(server))
@@ -153,11 +178,7 @@ impl Server {
         let previous = self.shared.live.load_full();
         check_unchangeable(&previous.config, &config)?;
         let wanted = addresses(&config);
-        let added = wanted
-            .iter()
-            .filter(|address| !listening.contains_key(address))
-            .map(|address| self.bind(address))
-            .collect::<Result<Vec<_>, _>>()?;
+        let added = self.bind_anew(&wanted, &config, &listening)?;
         let removed: Vec<Address> =
             listening.keys().filter(|a| !wanted.contains(a)).cloned().collect();
         let around = Surroundings {
@@ -174,16 +195,21 @@ impl Server {
         }
         plugins.commit()?;
         live.link(&self.shared.plugins);
-        self.shared.guard.replace(&live.config.guard);
+        self.shared.guard.replace(&live.config);
         for upstream in live.groups.values() {
             upstream.configure(&live.config.guard);
         }
         self.shared.live.store(Arc::new(live));
         // What was deployed meanwhile was linked to the routes before.
         self.shared.live.load().link(&self.shared.plugins);
-        for bound in added {
-            self.hand_out(bound, &mut listening);
+        for (bound, shape) in added {
+            if listening.remove(&bound.address).is_some() {
+                let number = self.shared.listener_number(&bound.address);
+                self.tell_all(|| Command::Unlisten { number });
+            }
+            self.hand_out(bound, shape, &mut listening);
         }
+        self.shared.guard.look_at_kernel();
         for address in removed {
             let number = self.shared.listener_number(&address);
             remove_socket_file(&address);
@@ -194,16 +220,48 @@ impl Server {
         Ok(())
     }
 
+    /// Binds the addresses that are new, and those that are to be listened on in another way.
+    fn bind_anew(
+        &self,
+        wanted: &[&Address],
+        config: &Config,
+        listening: &BTreeMap<Address, Listening>,
+    ) -> Result<Vec<(Bound, Shape)>, StartError> {
+        let guard = &self.shared.guard;
+        // A kernel that has just been started for these rules knows them; one that is in use is
+        // told when nothing can fail any more.
+        if guard.kernel().is_none() {
+            guard.tell_kernel(config);
+        }
+        let mut bound = Vec::new();
+        for address in wanted {
+            let shape = Shape::of(guard, config, address);
+            let known = listening.get(*address);
+            if known.is_some_and(|known| known.shape == shape || known.local.is_none()) {
+                continue;
+            }
+            let local = known.and_then(|known| known.local);
+            let mut one = match local {
+                // The port that the kernel chose stays.
+                Some(local) => self.bind(&Address::Tcp(local), &shape.wish(guard, true))?,
+                None => self.bind(address, &shape.wish(guard, false))?,
+            };
+            one.address = Address::clone(address);
+            bound.push((one, shape));
+        }
+        Ok(bound)
+    }
+
     /// Binds an address. One that was given up a moment ago may still be in use by the workers'
     /// own sockets, which are waited for.
-    fn bind(&self, address: &Address) -> Result<Bound, StartError> {
+    fn bind(&self, address: &Address, wish: &Wish<'_>) -> Result<Bound, StartError> {
         let closed_at = {
             let mut given_up = self.given_up.lock();
             given_up.retain(|(_, at)| at.elapsed() < CLOSED_WITHIN);
             given_up.iter().filter(|(a, _)| a == address).map(|(_, at)| *at + CLOSED_WITHIN).max()
         };
         loop {
-            let bound = Bound::bind(address, self.workers.len());
+            let bound = Bound::bind(address, self.workers.len(), wish);
             let in_use = matches!(&bound, Err(StartError::Bind { source, .. })
                 if source.kind() == io::ErrorKind::AddrInUse);
             if !in_use || closed_at.is_none_or(|at| Instant::now() > at) {
@@ -215,7 +273,7 @@ impl Server {
 
     /// What the server listens on: addresses as configured, and for TCP as bound.
     pub fn listening(&self) -> Vec<(Address, Option<SocketAddr>)> {
-        self.listening.lock().iter().map(|(a, local)| (a.clone(), *local)).collect()
+        self.listening.lock().iter().map(|(a, it)| (a.clone(), it.local)).collect()
     }
 
     /// The configuration in force.
@@ -265,13 +323,15 @@ impl Server {
         &self.shared
     }
 
-    fn hand_out(&self, bound: Bound, listening: &mut BTreeMap<Address, Option<SocketAddr>>) {
-        let number = self.shared.listener_number(&bound.address);
-        for (worker, fd) in self.workers.iter().zip(bound.descriptors) {
+    fn hand_out(&self, bound: Bound, shape: Shape, listening: &mut BTreeMap<Address, Listening>) {
+        let Bound { address, local, descriptors, watch } = bound;
+        let number = self.shared.listener_number(&address);
+        self.shared.guard.set_watched(number, watch.is_attached());
+        for (worker, descriptors) in self.workers.iter().zip(descriptors) {
             // A worker that is gone has panicked; the others go on.
-            let _ = worker.commands.send(Command::Listen { fd, number, local: bound.local });
+            let _ = worker.commands.send(Command::Listen { descriptors, number, local });
         }
-        listening.insert(bound.address, bound.local);
+        listening.insert(address, Listening { local, shape, _watch: watch });
     }
 
     fn tell_all(&self, command: impl Fn() -> Command) {
@@ -279,6 +339,19 @@ impl Server {
             // As above.
             let _ = worker.commands.send(command());
         }
+    }
+}
+
+impl Shape {
+    fn of(guard: &Guard, config: &Config, address: &Address) -> Shape {
+        let is_watched = guard.kernel().is_some() && guard::shows_clients(config, address);
+        let queues = if is_watched { guard::queues(config) } else { Vec::new() };
+        Shape { is_watched, queues }
+    }
+
+    fn wish<'a>(&'a self, guard: &'a Guard, is_ours: bool) -> Wish<'a> {
+        let kernel = guard.kernel().filter(|_| self.is_watched);
+        Wish { kernel, classes: &self.queues, is_ours }
     }
 }
 

@@ -72,11 +72,12 @@ impl Shared {
         cache: Cache,
         metrics: Arc<Registry>,
         plugins: Plugins,
+        guard: Guard,
         numbers: Arc<ListenerNumbers>,
     ) -> Shared {
         Shared {
             workers,
-            guard: Guard::new(&live.config.guard, workers),
+            guard,
             live: ArcSwap::from_pointee(live),
             arena,
             cache,

@@ -19,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 use weir_config::Limits;
 use weir_net::{ConnectionTable, Listener, Reaped, TICK, Timeouts};
 
-use crate::connection::{self, Accepted};
+use crate::accept::{self, CLOSING_ACCEPT, Queues};
 use crate::error::StartError;
 use crate::guard;
 use crate::live::ListenerSites;
@@ -27,20 +27,9 @@ use crate::shared::Shared;
 use crate::stall::StreamExecutor;
 use crate::turn;
 
-/// Answer to a connection beyond the limit.
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
-    Retry-After: 1\r\nConnection: close\r\n\r\n";
-
-/// Pause after accept failed for lack of descriptors or memory; connections in progress end
-/// meanwhile.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
 /// How long connections that are idle when a stop begins may still bring one request: whoever
 /// has just sent one is answered.
 const LAME_DUCK: Duration = Duration::from_millis(500);
-
-/// Handshakes that had begun when a listener was closed complete within this time.
-const CLOSING_ACCEPT: Duration = Duration::from_millis(100);
 
 /// HTTP/2: connections whose client does not answer a ping in time are closed.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -65,7 +54,12 @@ pub(crate) struct Worker {
 /// What a worker can be told.
 pub(crate) enum Command {
     /// Accept connections from this listener.
-    Listen { fd: OwnedFd, number: usize, local: Option<SocketAddr> },
+    Listen {
+        /// One for each class, the one that goes first in front; or one for all.
+        descriptors: Vec<OwnedFd>,
+        number: usize,
+        local: Option<SocketAddr>,
+    },
     /// Stop accepting from this listener; what it has accepted goes on.
     Unlisten { number: usize },
     /// Finish what is in flight and end, at the latest at this time.
@@ -129,7 +123,7 @@ impl Worker {
     }
 
     /// Ends the connection that has been idle longest. `false` if none is idle.
-    fn make_room(&self) -> bool {
+    pub(crate) fn make_room(&self) -> bool {
         let made = self.table.evict_idle();
         if made {
             self.count_reaped(Reaped::Evicted);
@@ -176,15 +170,20 @@ async fn run(worker: Arc<Worker>, mut commands: mpsc::UnboundedReceiver<Command>
     let sweeper = tokio::spawn(sweep(Arc::clone(&worker))).abort_handle();
     let deadline = loop {
         match commands.recv().await {
-            Some(Command::Listen { fd, number, local }) => match Listener::new(fd) {
-                Ok(listener) => {
-                    let stop = watch::Sender::new(false);
-                    let stopped = stop.subscribe();
-                    accepting.push((number, stop));
-                    tokio::spawn(accept(Arc::clone(&worker), listener, number, local, stopped));
+            Some(Command::Listen { descriptors, number, local }) => {
+                let listeners: io::Result<Vec<_>> =
+                    descriptors.into_iter().map(Listener::new).collect();
+                match listeners {
+                    Ok(listeners) => {
+                        let stop = watch::Sender::new(false);
+                        let stopped = stop.subscribe();
+                        accepting.push((number, stop));
+                        let queues = Queues { listeners, number, local };
+                        tokio::spawn(accept::accept(Arc::clone(&worker), queues, stopped));
+                    }
+                    Err(cause) => tracing::error!(%cause, "cannot register a listener"),
                 }
-                Err(cause) => tracing::error!(%cause, "cannot register a listener"),
-            },
+            }
             Some(Command::Unlisten { number }) => {
                 accepting.retain(|(known, stop)| *known != number || stop.send(true).is_err());
             }
@@ -222,62 +221,6 @@ async fn drain(worker: &Worker, deadline: Instant, sweeper: &AbortHandle) {
             "drain timeout: closing the rest"
         );
     }
-}
-
-async fn accept(
-    worker: Arc<Worker>,
-    listener: Listener,
-    number: usize,
-    local: Option<SocketAddr>,
-    mut stop: watch::Receiver<bool>,
-) {
-    // Made once: it is asked only when there is nobody to accept.
-    let mut stopped = std::pin::pin!(stop.wait_for(|&stop| stop));
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            accepted = listener.accept() => accepted,
-            _ = &mut stopped => break,
-        };
-        match accepted {
-            Ok((fd, peer)) => {
-                take(&worker, |id| Accepted { fd, peer, local, listener: number, id });
-            }
-            Err(cause) => pause_accepting(&worker, &cause).await,
-        }
-    }
-    // Whoever has begun to connect is still served; whoever comes later is not let in.
-    if let Err(cause) = listener.refuse_new() {
-        tracing::debug!(%cause, "cannot refuse new connections before closing a listener");
-    }
-    let until = tokio::time::Instant::now() + CLOSING_ACCEPT;
-    while let Ok(Ok((fd, peer))) = tokio::time::timeout_at(until, listener.accept()).await {
-        take(&worker, |id| Accepted { fd, peer, local, listener: number, id });
-    }
-}
-
-fn take(worker: &Arc<Worker>, accepted: impl FnOnce(u64) -> Accepted) {
-    let connections = &worker.shared.connections;
-    let accepted = accepted(connections.accepted.fetch_add(1, Relaxed));
-    let limit = worker.shared.live.load().config.server.limits.connections;
-    if connections.open.fetch_add(1, Relaxed) >= limit && !worker.make_room() {
-        connections.open.fetch_sub(1, Relaxed);
-        connections.refused.fetch_add(1, Relaxed);
-        // One try: a client that cannot take 90 bytes gets a closed connection.
-        let _ = rustix::net::send(&accepted.fd, TOO_MANY, rustix::net::SendFlags::NOSIGNAL);
-        return;
-    }
-    tokio::spawn(connection::serve(Arc::clone(worker), accepted));
-}
-
-async fn pause_accepting(worker: &Worker, cause: &io::Error) {
-    let errors = worker.shared.connections.accept_errors.fetch_add(1, Relaxed);
-    // Said at the first and then every few seconds at this pace.
-    if errors.is_multiple_of(100) {
-        tracing::error!(%cause, "cannot accept connections; is the limit of open files too low?");
-    }
-    worker.make_room();
-    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 /// Ends connections that outstay a timeout.

@@ -39,7 +39,8 @@ pub(crate) struct Load {
 }
 
 struct State {
-    meter: DelayMeter,
+    event_loop: DelayMeter,
+    accept_queues: DelayMeter,
     level: AdmissionLevel,
     interval_ns: u64,
     /// When the level is thought over next.
@@ -92,15 +93,21 @@ impl Load {
         self.state.lock().level.admits(usize::from(class.0), share(client))
     }
 
-    /// Something that was ready has waited for so long.
-    pub(crate) fn waited(&self, now_ns: u64, delay_ns: u64) {
-        self.state.lock().meter.record(now_ns, delay_ns);
+    /// A task that was ready has waited for so long.
+    fn waited(&self, now_ns: u64, delay_ns: u64) {
+        self.state.lock().event_loop.record(now_ns, delay_ns);
+    }
+
+    /// An accept queue has not been empty for so long.
+    pub(crate) fn queues_stand(&self, now_ns: u64, since: Duration) {
+        self.state.lock().accept_queues.record(now_ns, since.as_nanos() as u64);
     }
 
     /// Thinks the level over; to be called at least once an interval while there is something to do.
     fn turn(&self, now_ns: u64) {
         let mut state = self.state.lock();
-        let is_standing = state.meter.is_overloaded(now_ns);
+        let event_loop = state.event_loop.is_overloaded(now_ns);
+        let is_standing = state.accept_queues.is_overloaded(now_ns) || event_loop;
         if now_ns < state.turns_ns {
             return;
         }
@@ -122,7 +129,8 @@ impl State {
     fn new(guard: &config::Guard, now_ns: u64) -> State {
         let (target_ns, interval_ns) = times(guard);
         State {
-            meter: DelayMeter::new(now_ns, target_ns, interval_ns),
+            event_loop: DelayMeter::new(now_ns, target_ns, interval_ns),
+            accept_queues: DelayMeter::new(now_ns, target_ns, interval_ns),
             level: AdmissionLevel::new(),
             interval_ns,
             turns_ns: now_ns,
@@ -162,6 +170,7 @@ pub(crate) async fn probe(worker: std::sync::Arc<Worker>) {
             let now_ns = guard.ns_at(now);
             load.waited(now_ns, late.as_nanos() as u64);
             load.turn(now_ns);
+            guard.note_overload();
             if !load.is_active.load(Relaxed) && !load.is_overloaded() {
                 break;
             }

@@ -3,19 +3,23 @@
 
 mod counters;
 mod gate;
+mod kernel;
 mod load;
 mod subject;
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
-use weir_config as config;
+use parking_lot::Mutex;
+use weir_config::{self as config, Config};
 use weir_guard::{ClassId, Decision, Ends, Moment, Rules};
+use weir_kernel::{Kernel, Policy};
 
 pub(crate) use counters::{ClassCounters, Offer};
 pub(crate) use gate::UpstreamGate;
+pub(crate) use kernel::{Watch, Wish, queues, shows_clients};
 pub(crate) use load::{Load, probe};
 pub(crate) use subject::{Asked, HeadFields, MapFields};
 
@@ -28,6 +32,18 @@ pub(crate) struct Guard {
     origin: Instant,
     loads: Box<[Load]>,
     pub(crate) classes: ClassCounters,
+    /// Started with the first rule that it has something to do for.
+    kernel: OnceLock<Kernel>,
+    /// Rules for connections, from the first, that the kernel enforces.
+    policed: AtomicUsize,
+    /// By listener number: the kernel judges its connections.
+    watched: ArcSwap<Vec<bool>>,
+    /// What the kernel was told last.
+    was_overloaded: AtomicBool,
+    /// What was said of the kernel last.
+    said: Mutex<String>,
+    /// Connections that were accepted, and reset as rules want it.
+    pub(crate) turned_away: AtomicU64,
 }
 
 impl Guard {
@@ -38,15 +54,103 @@ impl Guard {
             origin: Instant::now(),
             loads: (0..workers).map(|_| Load::new(guard)).collect(),
             classes: ClassCounters::new(workers),
+            kernel: OnceLock::new(),
+            policed: AtomicUsize::new(0),
+            watched: ArcSwap::default(),
+            was_overloaded: AtomicBool::new(false),
+            said: Mutex::default(),
+            turned_away: AtomicU64::new(0),
         }
     }
 
     /// Other rules, from now on. What is known of those that stay is kept.
-    pub(crate) fn replace(&self, guard: &config::Guard) {
+    pub(crate) fn replace(&self, config: &Config) {
         let before = self.rules.load_full();
-        self.rules.store(Arc::new(Rules::new(guard, self.loads.len(), Some(&before))));
+        self.rules.store(Arc::new(Rules::new(&config.guard, self.loads.len(), Some(&before))));
         for load in &self.loads {
-            load.configure(guard);
+            load.configure(&config.guard);
+        }
+        self.tell_kernel(config);
+    }
+
+    /// Has the kernel enforce what it can of a configuration's rules.
+    pub(crate) fn tell_kernel(&self, config: &Config) {
+        match (kernel::policy(config, self.loads.len()), self.kernel.get()) {
+            (None, None) => return,
+            (Some(policy), Some(kernel)) => kernel.replace(&policy),
+            (None, Some(kernel)) => kernel.replace(&Policy::new(&config.guard, self.loads.len())),
+            (Some(policy), None) => {
+                self.kernel.get_or_init(|| Kernel::start(&policy));
+            }
+        }
+        self.look_at_kernel();
+    }
+
+    /// Notes what the kernel enforces, and says so if that has changed.
+    pub(crate) fn look_at_kernel(&self) {
+        let Some(kernel) = self.kernel.get() else { return };
+        let enforcement = kernel.enforcement();
+        self.policed.store(enforcement.policed, Relaxed);
+        let facts = enforcement.to_string();
+        let mut said = self.said.lock();
+        if *said != facts {
+            tracing::info!("rules for connections: {facts}");
+            *said = facts;
+        }
+    }
+
+    /// The kernel's part, if it has one.
+    pub(crate) fn kernel(&self) -> Option<&Kernel> {
+        self.kernel.get()
+    }
+
+    /// Whether the kernel judges the connections of a listener.
+    pub(crate) fn set_watched(&self, listener: usize, is_watched: bool) {
+        self.watched.rcu(|watched| {
+            let mut watched = Vec::clone(watched);
+            watched.resize(watched.len().max(listener + 1), false);
+            watched[listener] = is_watched;
+            watched
+        });
+    }
+
+    /// Whether a connection is let in. What the kernel has decided is not decided again.
+    pub(crate) fn lets_in(&self, connection: &Connection) -> bool {
+        let rules = self.rules.load();
+        if !rules.judge_connections() || is_proxy(connection) {
+            return true;
+        }
+        let ends = Ends { source: connection.client, destination: connection.destination };
+        let worker = connection.worker.index;
+        let moment = self.moment(worker, Instant::now());
+        if rules.is_banned(&ends, moment.now_ns) {
+            self.turned_away.fetch_add(1, Relaxed);
+            return false;
+        }
+        let is_watched = self.watched.load().get(connection.listener) == Some(&true);
+        let decided = if is_watched { self.policed.load(Relaxed) } else { 0 };
+        let decision = rules.decide_connection(&ends, &moment, decided);
+        let Some(refused) = decision.refusal else { return true };
+        self.punish(&ends, refused.banned);
+        self.turned_away.fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Has the kernel drop a source's connections for a while. Until it does, they are turned away
+    /// after they were accepted.
+    fn punish(&self, ends: &Ends, lasts: Option<Duration>) {
+        if let (Some(kernel), Some(source), Some(lasts)) = (self.kernel.get(), ends.source, lasts) {
+            kernel.penalise(source.ip(), lasts);
+        }
+    }
+
+    /// Tells the kernel of overload, if that has changed.
+    fn note_overload(&self) {
+        let is_overloaded = self.is_overloaded();
+        if self.was_overloaded.swap(is_overloaded, Relaxed) != is_overloaded
+            && let Some(kernel) = self.kernel.get()
+        {
+            kernel.set_overload(is_overloaded);
         }
     }
 
@@ -97,7 +201,11 @@ impl Guard {
             true => Decision::of_no_rule(rules.classes()),
             false => {
                 let (subject, as_connection) = asked.subject(connection);
-                rules.decide(&subject, &self.moment(worker, now), as_connection)
+                let decision = rules.decide(&subject, &self.moment(worker, now), as_connection);
+                if let Some(refused) = &decision.refusal {
+                    self.punish(&subject.ends, refused.banned);
+                }
+                decision
             }
         };
         let offer = match decision.refusal {
@@ -107,11 +215,6 @@ impl Guard {
         };
         self.classes.count(worker, decision.class, offer);
         Decided { decision, is_shed: offer == Offer::Shed }
-    }
-
-    /// The ends of a connection, as rules see them.
-    pub(crate) fn ends(connection: &Connection) -> Ends {
-        Ends { source: connection.client, destination: connection.destination }
     }
 }
 
@@ -135,9 +238,9 @@ impl Decided {
 }
 
 /// Whether the connection's peer speaks for others.
-fn is_proxy(connection: &Connection, headers: Option<&HeaderMap>) -> bool {
+fn is_proxy(connection: &Connection) -> bool {
     let Some(peer) = connection.client else { return false };
     let live = connection.worker.shared.live.load();
     let trusted = &live.config.server.trusted_proxies;
-    headers.is_some() && trusted.iter().any(|prefix| prefix.contains(peer.ip()))
+    trusted.iter().any(|prefix| prefix.contains(peer.ip()))
 }

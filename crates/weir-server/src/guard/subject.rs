@@ -26,7 +26,7 @@ impl<'a> Asked<'a> {
     /// The request, and whether it is to be counted as a connection is: its own comes from a trusted
     /// proxy and says nothing of its client.
     pub(super) fn subject(&self, connection: &'a Connection) -> (Subject<'a>, bool) {
-        let as_connection = is_proxy(connection, self.forwarding);
+        let as_connection = self.forwarding.is_some() && is_proxy(connection);
         let source = match self.forwarding.filter(|_| as_connection) {
             None => connection.client,
             Some(headers) => connection.client_of(headers).map(|ip| SocketAddr::new(ip, 0)),

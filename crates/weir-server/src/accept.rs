@@ -1,0 +1,165 @@
+//! Accepting connections. Each class has a queue of its own in the kernel, so that a flood in one
+//! does not fill another's; whoever waits in a higher one is let in before anybody in a lower.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use weir_net::Listener;
+
+use crate::connection::{self, Accepted};
+use crate::worker::Worker;
+
+/// Answer to a connection beyond the limit.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
+    Retry-After: 1\r\nConnection: close\r\n\r\n";
+
+/// Pause after accept failed for lack of descriptors or memory; connections in progress end
+/// meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Handshakes that had begun when a listener was closed complete within this time.
+pub(crate) const CLOSING_ACCEPT: Duration = Duration::from_millis(100);
+
+/// Connections of the first class that are let in before those that were let in are served.
+const TURN_FIRST: usize = 32;
+
+/// The same of any other class: whoever comes to a higher one meanwhile waits no longer than these
+/// take.
+const TURN_OTHER: usize = 4;
+
+/// One address's accept queues at one worker.
+pub(crate) struct Queues {
+    /// By class, the one that goes first in front; or one for all.
+    pub(crate) listeners: Vec<Listener>,
+    /// The address's number.
+    pub(crate) number: usize,
+    pub(crate) local: Option<SocketAddr>,
+}
+
+/// A connection of a class, as the kernel hands it over.
+type Arrived = (usize, io::Result<(OwnedFd, Option<SocketAddr>)>);
+
+/// Lets connections in until it is told to stop.
+pub(crate) async fn accept(worker: Arc<Worker>, queues: Queues, mut stop: watch::Receiver<bool>) {
+    // Made once: it is asked only when there is nobody to accept.
+    let mut stopped = std::pin::pin!(stop.wait_for(|&stop| stop));
+    let mut standing = Standing::new(queues.listeners.len());
+    loop {
+        let (class, arrived) = tokio::select! {
+            biased;
+            arrived = queues.next() => arrived,
+            _ = &mut stopped => break,
+        };
+        match arrived {
+            Ok((fd, peer)) => {
+                queues.take(&worker, fd, peer);
+                if queues.listeners.len() > 1 {
+                    standing.note(&worker, class, queues.take_turn(&worker, class));
+                    // Whoever was let in is served before anybody else is.
+                    tokio::task::yield_now().await;
+                }
+            }
+            Err(cause) => pause_accepting(&worker, &cause).await,
+        }
+    }
+    queues.close(&worker).await;
+}
+
+impl Queues {
+    /// The next connection of the highest class in which somebody waits.
+    async fn next(&self) -> Arrived {
+        if let [only] = &self.listeners[..] {
+            return (0, only.accept().await);
+        }
+        poll_fn(|cx| {
+            for (class, listener) in self.listeners.iter().enumerate() {
+                if let Poll::Ready(arrived) = listener.poll_accept(cx) {
+                    return Poll::Ready((class, arrived));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Lets in more of a class, as many as one turn may; whether somebody still waits.
+    fn take_turn(&self, worker: &Arc<Worker>, class: usize) -> bool {
+        let most = if class == 0 { TURN_FIRST } else { TURN_OTHER };
+        for _ in 1..most {
+            match self.listeners[class].accept_waiting() {
+                Some((fd, peer)) => self.take(worker, fd, peer),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn take(&self, worker: &Arc<Worker>, fd: OwnedFd, peer: Option<SocketAddr>) {
+        let connections = &worker.shared.connections;
+        let id = connections.accepted.fetch_add(1, Relaxed);
+        let limit = worker.shared.live.load().config.server.limits.connections;
+        if connections.open.fetch_add(1, Relaxed) >= limit && !worker.make_room() {
+            connections.open.fetch_sub(1, Relaxed);
+            connections.refused.fetch_add(1, Relaxed);
+            // One try: a client that cannot take 90 bytes gets a closed connection.
+            let _ = rustix::net::send(&fd, TOO_MANY, rustix::net::SendFlags::NOSIGNAL);
+            return;
+        }
+        let accepted = Accepted { fd, peer, local: self.local, listener: self.number, id };
+        tokio::spawn(connection::serve(Arc::clone(worker), accepted));
+    }
+
+    /// Whoever has begun to connect is still served; whoever comes later is not let in.
+    async fn close(&self, worker: &Arc<Worker>) {
+        for listener in &self.listeners {
+            if let Err(cause) = listener.refuse_new() {
+                tracing::debug!(%cause, "cannot refuse new connections before closing a listener");
+            }
+        }
+        let until = tokio::time::Instant::now() + CLOSING_ACCEPT;
+        while let Ok((_, Ok((fd, peer)))) = tokio::time::timeout_at(until, self.next()).await {
+            self.take(worker, fd, peer);
+        }
+    }
+}
+
+async fn pause_accepting(worker: &Worker, cause: &io::Error) {
+    let errors = worker.shared.connections.accept_errors.fetch_add(1, Relaxed);
+    // Said at the first and then every few seconds at this pace.
+    if errors.is_multiple_of(100) {
+        tracing::error!(%cause, "cannot accept connections; is the limit of open files too low?");
+    }
+    worker.make_room();
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+/// Since when each class's queue has not been empty.
+struct Standing(Vec<Option<Instant>>);
+
+impl Standing {
+    fn new(classes: usize) -> Standing {
+        Standing(vec![None; classes])
+    }
+
+    /// Whether somebody waits in a class's queue still.
+    fn note(&mut self, worker: &Worker, class: usize, is_waiting: bool) {
+        if !is_waiting {
+            self.0[class] = None;
+        } else if self.0[class].is_none() {
+            self.0[class] = Some(Instant::now());
+        }
+        let guard = &worker.shared.guard;
+        let load = guard.load(worker.index);
+        let now = Instant::now();
+        let longest = self.0.iter().flatten().map(|since| now.duration_since(*since)).max();
+        load.queues_stand(guard.ns_at(now), longest.unwrap_or_default());
+        load.touch();
+    }
+}
