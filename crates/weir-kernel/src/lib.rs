@@ -13,12 +13,17 @@ mod enforcement;
 mod error;
 mod kernel;
 pub mod limits;
+mod measure;
+mod packet;
 mod policy;
 mod state;
 mod sys;
+#[cfg(test)]
+mod testing;
 
 pub use counters::{Counters, RuleCounters};
 pub use enforcement::{Enforcement, Steering};
 pub use error::KernelError;
 pub use kernel::{Attachment, Kernel};
+pub use measure::{Measurement, measure};
 pub use policy::Policy;

@@ -6,10 +6,14 @@ mod bucket;
 mod frame;
 mod lookup;
 mod parse;
+#[cfg(test)]
+mod property_tests;
 mod sources;
 mod steer;
 mod steps;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use crate::asm::{Alu, Assembler, Label, Program, Reg};
 use crate::error::KernelError;
@@ -53,6 +57,7 @@ pub(crate) enum Goal {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) program: Program,
+    #[expect(dead_code, reason = "held for its descriptors, which the program names")]
     pub(crate) tables: Vec<Table>,
 }
 
