@@ -37,7 +37,7 @@ pub use fragment::{parse_guard, parse_rules};
 pub use model::*;
 pub use prefix::Prefix;
 pub use presets::{parse_listen, proxy_url, serve_dir};
-pub use print::print;
+pub use print::{print, print_rules};
 pub use reference::reference;
 pub use rules::plugin::{is_plugin_name, is_root_id};
 

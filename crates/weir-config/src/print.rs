@@ -5,6 +5,8 @@
 mod guard;
 mod plugin;
 
+pub use guard::print_rules;
+
 use std::fmt::{self, Display, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -134,6 +136,11 @@ impl Printer {
             ));
             out.line(format_args!("retries {}", upstream.retries));
             out.line(format_args!("max-requests {}", upstream.max_requests));
+            match upstream.concurrency {
+                Concurrency::Auto => out.line(format_args!("concurrency \"auto\"")),
+                Concurrency::Fixed(limit) => out.line(format_args!("concurrency {limit}")),
+                Concurrency::Unlimited => out.line(format_args!("concurrency 0")),
+            }
             out.health(upstream);
             out.upstream_tls(&upstream.tls);
         });

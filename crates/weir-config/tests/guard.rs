@@ -400,6 +400,7 @@ fn rules_of_run_time_know_the_running_configuration() {
         (from.ranges(), from.lists()),
         (&[range("10.0.0.0", "10.0.1.255")][..], &texts(&["a"])[..])
     );
+    assert_eq!(parse_rules("body", &print_rules(&rules), &config).unwrap(), rules);
     assert_eq!(parse_rules("body", "", &config).unwrap(), []);
 
     let errors = |text: &str| parse_rules("body", text, &config).unwrap_err().to_string();

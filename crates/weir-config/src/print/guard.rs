@@ -10,6 +10,13 @@ use crate::rules::guard::{print_bucket_key, print_path};
 
 use super::{Printer, path, property, quote, switch, time};
 
+/// Prints rules as KDL, as they stand in a `guard` block and [`crate::parse_rules`] reads them.
+pub fn print_rules(rules: &[GuardRule]) -> String {
+    let mut out = Printer::default();
+    rules.iter().for_each(|rule| out.rule(rule));
+    out.text
+}
+
 impl Printer {
     /// Nothing for a configuration that says nothing of overload control.
     pub(super) fn guard(&mut self, guard: &Guard) {
