@@ -17,6 +17,10 @@ use foldhash::quality::RandomState;
 /// Ways of a set: their tags fill one cache line, their words another.
 const WAYS: usize = 8;
 
+/// Sets that [`KeyTable::busy`] looks at: with 32,768 ways the count of a table that is half full is
+/// wrong by 0.6 % (one standard deviation), and takes as long however large the table is.
+const SAMPLED_SETS: usize = 4096;
+
 /// A key, as the table knows it. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub(crate) u64);
@@ -56,6 +60,15 @@ impl KeyTable {
     pub fn len(&self) -> usize {
         let used = |set: &Set| set.tags.iter().filter(|tag| tag.load(Relaxed) != 0).count();
         self.sets.iter().map(used).sum()
+    }
+
+    /// Keys whose word is above `now_ns`: those that are in use, where words are times. Exact in
+    /// tables with room for up to 32,768 keys, estimated from as many in larger ones.
+    pub fn busy(&self, now_ns: u64) -> usize {
+        // Both are powers of two.
+        let step = (self.sets.len() / SAMPLED_SETS).max(1);
+        let busy = |set: &Set| set.words.iter().filter(|word| word.load(Relaxed) > now_ns).count();
+        self.sets.iter().step_by(step).map(busy).sum::<usize>() * step
     }
 
     /// Whether no key has a word.
@@ -136,6 +149,24 @@ mod tests {
             assert!(table.find(table.tag(2, key)).is_none());
         }
         assert_eq!(table.len(), 100);
+    }
+
+    #[test]
+    fn keys_in_use_are_counted_or_estimated() {
+        let check = |room: usize, error_max: usize| {
+            let table = KeyTable::new(room);
+            assert_eq!(table.busy(0), 0);
+            for key in 0..(room / 2) as u64 {
+                table.bucket(table.tag(1, key), 100).store(100 + key % 2, Relaxed);
+            }
+            let expected = room / 4;
+            let error = table.busy(100).abs_diff(expected);
+            assert!(error <= error_max, "{room}: {error}");
+            assert_eq!(table.busy(101), 0);
+        };
+        // A few keys lose their word to others of their set.
+        check(1 << 12, 1 << 8);
+        check(1 << 18, 1 << 14);
     }
 
     /// Millions of keys that are used once do not cost one that is in use its bucket.

@@ -151,6 +151,11 @@ impl Rules {
         self.all.get(rule as usize).map(|rule| rule.answer)
     }
 
+    /// The table of buckets by source, prefix, header or cookie: words are when they are full again.
+    pub fn keys(&self) -> &KeyTable {
+        &self.tables.buckets
+    }
+
     /// Every rule's name and counts, in order.
     pub fn states(&self) -> impl Iterator<Item = (&str, &RuleState)> {
         self.all.iter().map(|rule| (&*rule.name, &*rule.state))
