@@ -68,6 +68,7 @@ upstream "app" {
     timeout connect="1s" first-byte="2s" idle="3s"
     retries 4
     max-requests 9
+    concurrency 77
     health-check "/healthz?x=1" interval="6s" timeout="1s" healthy=8 unhealthy=9 status="200-204"
     passive-health failures=0 window="11s" eject="12s"
     tls server-name="x.example" ca="ca.pem"
@@ -155,6 +156,7 @@ fn every_setting_of_an_upstream() {
         idle_timeout: Duration::from_secs(3),
         retries: 4,
         max_requests: 9,
+        concurrency: Concurrency::Fixed(77),
         health_check: Some(HealthCheck {
             path: "/healthz?x=1".to_owned(),
             interval: Duration::from_secs(6),

@@ -250,6 +250,11 @@ fn upstream(name: String) -> impl Strategy<Value = Upstream> {
                     idle_timeout: times.3,
                     retries: counts.1,
                     max_requests: counts.2,
+                    concurrency: match counts.2 % 3 {
+                        0 => Concurrency::Auto,
+                        1 => Concurrency::Unlimited,
+                        _ => Concurrency::Fixed(u32::try_from(counts.2).unwrap()),
+                    },
                     health_check,
                     passive: Passive { failures: passive.0, window: passive.1, eject: passive.2 },
                     tls: if uses_tls { tls } else { UpstreamTls::default() },

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
-use weir_config as config;
+use weir_config::{self as config, Concurrency};
 use weir_guard::{ClassId, GateSettings, LimitSettings, Outcome};
 use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{Choice, Group, RequestBody, ResponseBody};
@@ -20,13 +20,13 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) fn new(group: Arc<Group>, guard: &config::Guard) -> Arc<Upstream> {
-        let gate = UpstreamGate::new(&settings(guard));
+        let gate = UpstreamGate::new(&settings(&group, guard));
         Arc::new(Upstream { group, gate })
     }
 
     /// Other settings of overload control.
     pub(crate) fn configure(&self, guard: &config::Guard) {
-        self.gate.configure(&settings(guard));
+        self.gate.configure(&settings(&self.group, guard));
     }
 
     /// Sends a request when it is its turn.
@@ -54,8 +54,22 @@ impl Upstream {
 /// longer the more it is asked at a time: most never do.
 const LIMIT_INITIAL: u32 = 1024;
 
-fn settings(guard: &config::Guard) -> GateSettings {
-    let limit = LimitSettings::Adaptive { floor: 2, initial: LIMIT_INITIAL, ceiling: 10_000 };
+/// The least it falls to: with one at a time there would be nothing to compare with.
+const LIMIT_FLOOR: u32 = 2;
+
+/// The most it rises to, beyond what a process or a host serves at a time.
+const LIMIT_CEILING: u32 = 10_000;
+
+fn settings(group: &Group, guard: &config::Guard) -> GateSettings {
+    let limit = match group.config().concurrency {
+        Concurrency::Auto => LimitSettings::Adaptive {
+            floor: LIMIT_FLOOR,
+            initial: LIMIT_INITIAL,
+            ceiling: LIMIT_CEILING,
+        },
+        Concurrency::Fixed(limit) => LimitSettings::Fixed(limit),
+        Concurrency::Unlimited => LimitSettings::Fixed(u32::MAX),
+    };
     GateSettings::new(guard, limit)
 }
 

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use crate::check::Line;
 use crate::limits::SERVERS_MAX;
 use crate::model::{
-    Balance, HashKey, HealthCheck, Passive, Upstream, UpstreamProtocol, UpstreamServer, UpstreamTls,
+    Balance, Concurrency, HashKey, HealthCheck, Passive, Upstream, UpstreamProtocol,
+    UpstreamServer, UpstreamTls,
 };
 use crate::url::Origin;
+use crate::value::Value;
 
 use super::{Build, Expected};
 
@@ -50,6 +52,14 @@ impl Build<'_, '_> {
             idle_timeout: timeout.value("idle")?,
             retries: lines.value("retries")?,
             max_requests: lines.value("max-requests")?,
+            concurrency: match lines.value::<Value>("concurrency")? {
+                Value::Number(0) => Concurrency::Unlimited,
+                // Its kind has no more than a million.
+                Value::Number(limit) => {
+                    Concurrency::Fixed(u32::try_from(limit).unwrap_or(u32::MAX))
+                }
+                _ => Concurrency::Auto,
+            },
             health_check: match health_check {
                 Some(health_check) => Some(health_check?),
                 None => None,

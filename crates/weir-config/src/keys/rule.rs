@@ -286,7 +286,7 @@ header "authorization" absent=#true"#,
         ..action(
             "penalty",
             "A source that this rule refuses so often is kept out for a while.",
-            "penalty after=20 within=\"10s\" lasts=\"1m\"\nrate 5\nby \"source\"",
+            "penalty after=20 within=\"10s\" lasts=\"1m\"\nrate 5\nby \"source\"\nunit \"requests\"",
         )
     },
 ];

@@ -146,6 +146,24 @@ pub(crate) const UPSTREAM: &[Key] = &[
     },
     Key {
         block: Block::Upstream,
+        name: "concurrency",
+        arguments: &[slot(
+            "limit",
+            Kind::NumberOr { word: "auto", min: 0, max: 1_000_000 },
+            Default("auto"),
+            "`\"auto\"` finds the limit by how long the servers take to answer; 0 means none.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "How many requests the group may have in flight. The others wait by class, for as long as \
+              their classes say (`guard`), and are then refused. `\"auto\"` sets no limit before the \
+              servers have shown that they take longer the more they are asked at a time. For requests \
+              that are held on purpose, as long polling does, 0 is right.",
+        example: "concurrency 64",
+    },
+    Key {
+        block: Block::Upstream,
         name: "health-check",
         arguments: &[slot(
             "path",

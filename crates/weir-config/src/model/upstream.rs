@@ -28,6 +28,8 @@ pub struct Upstream {
     pub retries: u32,
     /// Requests in flight per server, over all workers; 0 means no limit.
     pub max_requests: usize,
+    /// Requests in flight to the group; others wait by class.
+    pub concurrency: Concurrency,
     /// Active health checks, if any.
     pub health_check: Option<HealthCheck>,
     /// Passive health: a server that fails too often rests for a while.
@@ -51,11 +53,24 @@ impl Upstream {
             idle_timeout: Duration::from_secs(60),
             retries: 1,
             max_requests: 0,
+            concurrency: Concurrency::Auto,
             health_check: None,
             passive: Passive::default(),
             tls: UpstreamTls::default(),
         }
     }
+}
+
+/// How many requests an upstream group may have in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Concurrency {
+    /// As many as it serves without delay, by measurement.
+    #[default]
+    Auto,
+    /// So many.
+    Fixed(u32),
+    /// Any number.
+    Unlimited,
 }
 
 /// One server of an upstream group.

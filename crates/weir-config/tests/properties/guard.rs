@@ -119,7 +119,7 @@ fn rule() -> impl Strategy<Value = (Option<prop::sample::Index>, GuardRule)> {
                 pass: pass && !refuse,
                 always: always && acts,
                 answer: RefusalAnswer::Status(503),
-                penalty: penalty.filter(|_| acts),
+                penalty: None,
             };
             if rule.by != BucketKey::Rule {
                 rule.answer = RefusalAnswer::Status(429);
@@ -127,6 +127,7 @@ fn rule() -> impl Strategy<Value = (Option<prop::sample::Index>, GuardRule)> {
             if let (Some(answer), true, false) = (answer, acts, rule.is_of_connections()) {
                 rule.answer = answer;
             }
+            rule.penalty = penalty.filter(|_| acts && !rule.is_of_connections());
             (class, rule)
         },
     )

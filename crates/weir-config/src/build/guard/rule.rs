@@ -115,10 +115,17 @@ impl Build<'_, '_> {
                 self.source.error(unit.span_of("what"), message);
             }
             (Some("auto" | "connections"), None) if lines.is_known() => {
-                let Some(line) = lines.one("answer") else { return };
-                let message = "this rule refuses connections, which get no answer";
-                let error = self.source.error(line.span, message);
-                error.expect(["`unit \"requests\"` beside it", "no `answer`"]);
+                for (key, why) in [
+                    ("answer", "this rule refuses connections, which get no answer"),
+                    (
+                        "penalty",
+                        "this rule refuses connections, and has them dropped before they cost anything",
+                    ),
+                ] {
+                    let Some(line) = lines.one(key) else { continue };
+                    let error = self.source.error(line.span, why);
+                    error.expect(["`unit \"requests\"` beside it", &format!("no `{key}`")]);
+                }
             }
             _ => {}
         }
