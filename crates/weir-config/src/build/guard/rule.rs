@@ -122,7 +122,8 @@ impl Build<'_, '_> {
                         "this rule refuses connections, and has them dropped before they cost anything",
                     ),
                 ] {
-                    let Some(line) = lines.one(key) else { continue };
+                    let acts = ["rate", "refuse"].iter().any(|act| lines.one(act).is_some());
+                    let Some(line) = lines.one(key).filter(|_| acts) else { continue };
                     let error = self.source.error(line.span, why);
                     error.expect(["`unit \"requests\"` beside it", &format!("no `{key}`")]);
                 }
