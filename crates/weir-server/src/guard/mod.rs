@@ -3,8 +3,10 @@
 
 mod counters;
 mod gate;
+mod in_force;
 mod kernel;
 mod load;
+mod rates;
 mod subject;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,8 +21,10 @@ use weir_kernel::{Kernel, Policy};
 
 pub(crate) use counters::{ClassCounters, Offer};
 pub(crate) use gate::UpstreamGate;
+pub(crate) use in_force::InForce;
 pub(crate) use kernel::{Watch, Wish, queues, shows_clients};
 pub(crate) use load::{Load, probe};
+pub(crate) use rates::Rates;
 pub(crate) use subject::{Asked, HeadFields, MapFields};
 
 use crate::connection::Connection;
@@ -28,10 +32,14 @@ use crate::connection::Connection;
 /// Everything that overload control shares among workers.
 pub(crate) struct Guard {
     rules: ArcSwap<Rules>,
+    /// What they were made of.
+    in_force: ArcSwap<InForce>,
     /// Nanoseconds are counted from here.
     origin: Instant,
     loads: Box<[Load]>,
     pub(crate) classes: ClassCounters,
+    /// How fast those counters have grown of late.
+    pub(crate) rates: Rates,
     /// Started with the first rule that it has something to do for.
     kernel: OnceLock<Kernel>,
     /// Rules for connections, from the first, that the kernel enforces.
@@ -51,9 +59,11 @@ impl Guard {
         let workers = workers.max(1);
         Guard {
             rules: ArcSwap::from_pointee(Rules::new(guard, workers, None)),
+            in_force: ArcSwap::from_pointee(InForce::of_configuration(guard)),
             origin: Instant::now(),
             loads: (0..workers).map(|_| Load::new(guard)).collect(),
             classes: ClassCounters::new(workers),
+            rates: Rates::default(),
             kernel: OnceLock::new(),
             policed: AtomicUsize::new(0),
             watched: ArcSwap::default(),
@@ -63,8 +73,14 @@ impl Guard {
         }
     }
 
-    /// Other rules, from now on. What is known of those that stay is kept.
+    /// The rules of a configuration, from now on. What is known of those that stay is kept.
     pub(crate) fn replace(&self, config: &Config) {
+        self.in_force.load().give_way(&config.guard);
+        self.in_force.store(Arc::new(InForce::of_configuration(&config.guard)));
+        self.swap(config);
+    }
+
+    fn swap(&self, config: &Config) {
         let before = self.rules.load_full();
         self.rules.store(Arc::new(Rules::new(&config.guard, self.loads.len(), Some(&before))));
         for load in &self.loads {
@@ -173,6 +189,11 @@ impl Guard {
     /// A worker's load.
     pub(crate) fn load(&self, worker: usize) -> &Load {
         &self.loads[worker % self.loads.len()]
+    }
+
+    /// Every worker's load, by its number.
+    pub(crate) fn loads(&self) -> &[Load] {
+        &self.loads
     }
 
     /// Whether any worker is overloaded.

@@ -55,7 +55,7 @@ fn calls(page: &mut Page, all: &[Metered]) {
             (bound_ns.map(seconds), cumulative)
         });
         let labels = [("plugin", metered.plugin.name())];
-        histogram(page, name, &labels, buckets, seconds(stats.timed_ns), stats.timed);
+        page.histogram(name, &labels, buckets, seconds(stats.timed_ns), stats.timed);
     }
 }
 
@@ -109,25 +109,7 @@ fn defined(page: &mut Page, all: &[Metered]) {
             let bound = |bound: u64| (bound != u64::MAX).then(|| bound.to_string());
             let buckets = buckets.iter().map(|&(upper, below)| (bound(upper), below));
             let labels = [("plugin", *plugin), ("name", name)];
-            histogram(page, family, &labels, buckets, sum.to_string(), *count);
+            page.histogram(family, &labels, buckets, sum.to_string(), *count);
         }
     }
-}
-
-/// `buckets` count what is not above their bound; the last has none.
-fn histogram(
-    page: &mut Page,
-    family: &str,
-    labels: &[(&str, &str)],
-    buckets: impl Iterator<Item = (Option<String>, u64)>,
-    sum: String,
-    count: u64,
-) {
-    for (bound, below) in buckets {
-        let bound = bound.unwrap_or_else(|| "+Inf".to_owned());
-        let with_bound = [labels, &[("le", &*bound)]].concat();
-        page.sample(&format!("{family}_bucket"), &with_bound, below);
-    }
-    page.sample(&format!("{family}_sum"), labels, sum);
-    page.sample(&format!("{family}_count"), labels, count);
 }

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use weir_net::Reaped;
 
 use super::histogram::BOUNDS_US;
-use super::plugins;
+use super::{guard, plugins};
 use crate::shared::Shared;
 
 /// The media type of the format.
@@ -21,6 +21,7 @@ pub(crate) fn render(shared: &Shared) -> String {
     connections(&mut page, shared);
     cache(&mut page, shared);
     upstreams(&mut page, shared);
+    guard::guard(&mut page, shared);
     plugins::plugins(&mut page, shared);
     page.0
 }
@@ -269,7 +270,7 @@ impl Page {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+    pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -291,6 +292,24 @@ impl Page {
             self.0.push('}');
         }
         let _ = writeln!(self.0, " {value}");
+    }
+
+    /// `buckets` count what is not above their bound; the last has none.
+    pub(super) fn histogram(
+        &mut self,
+        family: &str,
+        labels: &[(&str, &str)],
+        buckets: impl Iterator<Item = (Option<String>, u64)>,
+        sum: String,
+        count: u64,
+    ) {
+        for (bound, below) in buckets {
+            let bound = bound.unwrap_or_else(|| "+Inf".to_owned());
+            let with_bound = [labels, &[("le", &*bound)]].concat();
+            self.sample(&format!("{family}_bucket"), &with_bound, below);
+        }
+        self.sample(&format!("{family}_sum"), labels, sum);
+        self.sample(&format!("{family}_count"), labels, count);
     }
 }
 
