@@ -163,6 +163,7 @@ enum weir_op {
     WEIR_OP_RESUME = 21,
     WEIR_OP_KEEP = 22,
     WEIR_OP_PIECE = 23,
+    WEIR_OP_VERDICT = 24,
 };
 
 enum weir_want { WEIR_WANT_NOTHING = 0, WEIR_WANT_PIECES = 1, WEIR_WANT_WHOLE = 2 };

@@ -35,6 +35,7 @@ pub(crate) enum Op {
     Resume = 21,
     Keep = 22,
     Piece = 23,
+    Verdict = 24,
 }
 
 /// How a body is shown.
@@ -274,6 +275,12 @@ impl Edits {
     /// The request goes to the upstream of this name.
     pub fn upstream(&mut self, name: &str) -> &mut Edits {
         self.record(Op::Upstream, "", name.as_bytes());
+        self
+    }
+
+    /// What rules of overload control know the request by from here on.
+    pub fn verdict(&mut self, verdict: &str) -> &mut Edits {
+        self.record(Op::Verdict, "", verdict.as_bytes());
         self
     }
 

@@ -189,6 +189,8 @@ pub struct Wishes {
     pub close: bool,
     /// Which upstream to ask instead of the route's.
     pub upstream: Option<String>,
+    /// What rules of overload control know the request by.
+    pub verdict: Option<String>,
     /// Find the route anew, by the changed target.
     pub reroute: bool,
     /// What to do about the cache.
@@ -207,6 +209,7 @@ impl Wishes {
         self.answer.is_none()
             && !self.close
             && self.upstream.is_none()
+            && self.verdict.is_none()
             && !self.reroute
             && self.request_body == Want::Nothing
             && self.response_body == Want::Nothing

@@ -122,3 +122,6 @@ pub(crate) const CODE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the store's manifest: every plugin with a configuration of the largest size, thrice
 /// over.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of a plugin's verdict: a word that rules of overload control are written for.
+pub const VERDICT_BYTES_MAX: usize = 256;

@@ -140,6 +140,11 @@ impl Record {
         self.decided = Some(decided);
     }
 
+    /// Has overload control decide further.
+    pub(crate) fn take_decided(&mut self) -> Option<Decided> {
+        self.decided.take()
+    }
+
     /// Who goes first.
     pub(crate) fn class(&self) -> ClassId {
         let default = || self.connection.worker.shared.guard.rules().classes().default();

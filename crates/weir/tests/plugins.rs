@@ -40,5 +40,7 @@ mod tags;
 #[allow(dead_code, reason = "the tests of TLS use the rest of it")]
 #[path = "tls/client.rs"]
 mod tls_client;
+#[path = "plugins/verdicts.rs"]
+mod verdicts;
 #[path = "plugins/wasm.rs"]
 mod wasm;

@@ -97,6 +97,7 @@ pub(crate) fn apply(exchange: &mut Exchange, hook: Hook, changes: Changes) {
     wishes.cache.ttl_ms = changes.ttl_ms.or(wishes.cache.ttl_ms);
     wishes.cache.no_store |= changes.no_store;
     wishes.upstream = changes.upstream.or(wishes.upstream.take());
+    wishes.verdict = changes.verdict.or(wishes.verdict.take());
     wishes.answer = changes.answer.or(wishes.answer.take());
     wishes.close |= changes.close;
     wishes.reroute |= changes.reroute;

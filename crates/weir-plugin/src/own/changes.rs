@@ -15,7 +15,7 @@ use super::fields::{self, Section};
 use super::hook::{Hook, Side};
 use super::ops::Op;
 use crate::exchange::{Answer, Want};
-use crate::limits::HELD_BYTES_MAX;
+use crate::limits::{HELD_BYTES_MAX, VERDICT_BYTES_MAX};
 use crate::services::Services;
 
 /// Bytes that a plugin may add to a cache key.
@@ -77,6 +77,7 @@ pub(crate) struct Changes {
     pub(crate) cache: Option<CacheMode>,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) upstream: Option<String>,
+    pub(crate) verdict: Option<String>,
     pub(crate) close: bool,
     pub(crate) reroute: bool,
     pub(crate) no_store: bool,
@@ -220,6 +221,7 @@ impl Changes {
             }
             Op::Ttl => self.ttl_ms = Some(edit.number()),
             Op::Upstream => self.upstream = Some(upstream(edit, place)?),
+            Op::Verdict => self.verdict = Some(verdict(edit)?),
             Op::Close => self.close = true,
             Op::Route => self.reroute = true,
             Op::NoStore => self.no_store = true,
@@ -395,6 +397,14 @@ fn upstream(edit: &Edit<'_>, place: &Place<'_>) -> Result<String, EditError> {
     match place.services.has_upstream(name) {
         true => Ok(name.to_owned()),
         false => Err(edit.error(format!("there is no upstream {name:?}"))),
+    }
+}
+
+fn verdict(edit: &Edit<'_>) -> Result<String, EditError> {
+    let verdict = text(edit, "a verdict")?;
+    match verdict.len() <= VERDICT_BYTES_MAX {
+        true => Ok(verdict.to_owned()),
+        false => Err(edit.error(format!("a verdict has at most {VERDICT_BYTES_MAX} bytes"))),
     }
 }
 

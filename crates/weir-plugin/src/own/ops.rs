@@ -34,6 +34,7 @@ pub(crate) enum Op {
     Resume = 21,
     Keep = 22,
     Piece = 23,
+    Verdict = 24,
 }
 
 /// What a record's value is.
@@ -135,6 +136,8 @@ pub(crate) const OPS: &[Spec] = &[
         .means("the piece's last bytes, so many, are shown again in front of the next piece; not with the last"),
     row(Op::Piece, "PIECE", false, Shape::Span, BODIES)
         .means("like BODY, with bytes of the piece as it came: offset and length; not copied"),
+    row(Op::Verdict, "VERDICT", false, Shape::Bytes, HookSet::of(&[Request]))
+        .means("what rules of overload control know the request by from here on; at most 256 bytes"),
 ];
 
 /// Longest hold: a pause's.

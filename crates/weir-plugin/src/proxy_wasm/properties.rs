@@ -12,6 +12,7 @@ use super::plugin::Plugin;
 use super::status::{Outcome, Status};
 use crate::exchange::{Exchange, RequestHead, ResponseHead};
 use crate::host::Host;
+use crate::limits::VERDICT_BYTES_MAX;
 use crate::properties::Value;
 
 /// Parts of a path that are looked at. The longest that is known has five.
@@ -257,6 +258,10 @@ pub(crate) fn set(host: &mut Host, context: u32, path: &[u8], value: Bytes) -> b
         "weir.cache.ttl_ms" => match number(&value) {
             Some(ttl_ms) => wishes.cache.ttl_ms = Some(ttl_ms),
             None => return false,
+        },
+        "weir.guard.verdict" => match String::from_utf8(value.to_vec()) {
+            Ok(verdict) if verdict.len() <= VERDICT_BYTES_MAX => wishes.verdict = Some(verdict),
+            _ => return false,
         },
         "weir.reroute" => wishes.reroute = is_yes(&value),
         "weir.upstream" => {

@@ -1,6 +1,7 @@
 //! Stage 2: may the request run? Rules give it a class and say what is refused; under overload the
 //! lowest class goes first; the size of its content and its method are the route's business.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::Method;
@@ -25,15 +26,7 @@ pub(super) fn decide(
     started: Instant,
 ) -> Decided {
     let fields = MapFields(&head.headers);
-    let asked = Asked {
-        site: &routed.route.site.name,
-        path: routed.path.as_str(),
-        query: head.uri.query(),
-        method: head.method.as_str(),
-        verdict: "",
-        fields: &fields,
-        forwarding: Some(&head.headers),
-    };
+    let asked = asked(routed, head, &fields);
     connection.worker.shared.guard.decide(connection, &asked, started)
 }
 
@@ -78,6 +71,38 @@ pub(super) fn admit(
         return Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS, POST, PUT, DELETE, PATCH"));
     }
     Ok(())
+}
+
+/// Goes on with what plugins have made of a request.
+///
+/// # Errors
+/// The refusal to answer with.
+pub(super) fn judge(
+    routed: &Routed<'_>,
+    head: &Parts,
+    verdict: &str,
+    record: &mut Record,
+) -> Result<(), Refusal> {
+    let Some(mut decided) = record.take_decided() else { return Ok(()) };
+    let connection = Arc::clone(record.connection());
+    let fields = MapFields(&head.headers);
+    let asked = Asked { verdict, ..asked(routed, head, &fields) };
+    connection.worker.shared.guard.judge(&connection, &asked, &mut decided);
+    let turned = turned_away(&decided, record);
+    record.set_decided(decided);
+    turned.map_or(Ok(()), |turned| Err(Refusal::Turned(turned)))
+}
+
+fn asked<'a>(routed: &'a Routed<'_>, head: &'a Parts, fields: &'a MapFields<'a>) -> Asked<'a> {
+    Asked {
+        site: &routed.route.site.name,
+        path: routed.path.as_str(),
+        query: head.uri.query(),
+        method: head.method.as_str(),
+        verdict: "",
+        fields,
+        forwarding: Some(&head.headers),
+    }
 }
 
 fn turned_away(decided: &Decided, record: &Record) -> Option<Turned> {

@@ -220,6 +220,12 @@ async fn proceed(
         }
     };
     record.change_route(&route);
+    if let Some(verdict) = &passage.wishes.verdict
+        && let Err(refusal) = admit::judge(&routed, &head, verdict, &mut record)
+    {
+        let client = body.as_ref().and_then(Content::client);
+        return refuse::refuse(refusal, record, &head, client);
+    }
     let now_ms = coarse_unix_ms();
     let is_admitted = || look_up::admit(connection, &route, routed.variant, now_ms);
     let mut missed = match passage.wishes.pass || !is_admitted() {

@@ -72,6 +72,8 @@ pub(super) struct Combined {
     pub(super) upstream: Option<Arc<Upstream>>,
     /// The route is found anew.
     pub(super) reroute: bool,
+    /// What rules of overload control know it by.
+    pub(super) verdict: Option<String>,
 }
 
 impl Combined {
@@ -278,6 +280,7 @@ impl Passage {
         self.wishes.pass |= wishes.cache.pass;
         self.wishes.validate |= wishes.cache.validate;
         self.wishes.reroute |= wishes.reroute;
+        self.wishes.verdict = wishes.verdict.or(self.wishes.verdict.take());
         if let Some(name) = wishes.upstream {
             self.wishes.keep_apart(&name);
             self.wishes.upstream = upstream(connection, &name);

@@ -259,7 +259,7 @@ fn map(text: &str) -> Vec<u8> {
     bytes
 }
 
-const OPS: [&str; 22] = [
+const OPS: [&str; 24] = [
     "SET",
     "ADD",
     "REMOVE",
@@ -282,6 +282,8 @@ const OPS: [&str; 22] = [
     "NO_STORE",
     "RESUME",
     "KEEP",
+    "PIECE",
+    "VERDICT",
 ];
 
 /// The bytes of an edit list.
