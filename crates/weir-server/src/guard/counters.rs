@@ -9,7 +9,7 @@ use weir_guard::{CLASSES_MAX, ClassId};
 pub(crate) enum Offer {
     /// It went on.
     Admitted,
-    /// A rule refused it.
+    /// A rule refused it, by its head or, after it had gone on, by what plugins made of it.
     Refused,
     /// The server was overloaded, and others went first.
     Shed,

@@ -152,6 +152,27 @@ impl Guard {
         false
     }
 
+    /// Goes on with what plugins have made of a request. It has been counted as one that went on.
+    pub(crate) fn judge<'a>(
+        &self,
+        connection: &'a Connection,
+        asked: &Asked<'a>,
+        decided: &mut Decided,
+    ) {
+        let rules = self.rules.load();
+        if !rules.ask_for_verdicts() {
+            return;
+        }
+        let (subject, _) = asked.subject(connection);
+        let worker = connection.worker.index;
+        let moment = self.moment(worker, Instant::now());
+        rules.decide_verdict(&subject, &moment, &mut decided.decision);
+        if let Some(refused) = &decided.decision.refusal {
+            self.classes.count(worker, decided.class(), Offer::Refused);
+            self.punish(&subject.ends, refused.banned);
+        }
+    }
+
     /// Has the kernel drop a source's connections for a while. Until it does, they are turned away
     /// after they were accepted.
     fn punish(&self, ends: &Ends, lasts: Option<Duration>) {
