@@ -13,6 +13,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use weir_lab::agent;
 use weir_lab::app::Application;
 use weir_lab::contender;
+use weir_lab::costly::{self, Capacity};
 use weir_lab::error::{Doing, Error, Result};
 use weir_lab::experiment::{self, Experiment, Options};
 use weir_lab::floor::{Folder, Pages, serve};
@@ -66,11 +67,18 @@ enum Command {
         #[arg(long)]
         from_files: bool,
     },
-    /// The application of S3: bodies of ?size=N under /cached/ and /uncached/.
+    /// The application of S3: bodies of ?size=N under /cached/ and /uncached/. With --servers that of
+    /// the G experiments: expensive pages.
     App {
         /// Unix socket to listen on.
         #[arg(long)]
         unix: PathBuf,
+        /// Pages that can be made at a time; more of them waste time.
+        #[arg(long)]
+        servers: Option<usize>,
+        /// Time that a page takes.
+        #[arg(long, value_parser = parse_duration, default_value = "16ms")]
+        work: Duration,
     },
     /// The agent of P3, which HAProxy asks about every request.
     Agent {
@@ -137,7 +145,10 @@ pub(crate) fn run() -> Result<()> {
         Command::Floor { port, root, from_files } => {
             run_floor(port, &root, if from_files { Pages::File } else { Pages::Memfd })
         }
-        Command::App { unix } => run_app(&unix),
+        Command::App { unix, servers: None, .. } => run_app(&unix),
+        Command::App { unix, servers: Some(servers), work } => {
+            costly::serve(&unix, Capacity { servers, work })
+        }
         Command::Agent { unix } => agent::serve(&unix),
     }
 }

@@ -12,7 +12,7 @@ use weir_lab::app::{self, Application};
 use weir_lab::documents::{self, document};
 use weir_lab::floor::{Content, Folder, Pages, serve};
 use weir_lab::load::blocking::{self, Options};
-use weir_lab::load::{self, Edge, Plan};
+use weir_lab::load::{self, Arrivals, Edge, Group, Plan};
 
 const SIZES: [usize; 4] = [1, 1_024, 16_385, 1 << 20];
 
@@ -39,15 +39,21 @@ fn floor_from(pages: Pages) -> SocketAddr {
 }
 
 fn plan(server: SocketAddr, size: usize, persistent: bool) -> Plan {
-    Plan {
-        server,
+    let group = Group {
+        name: "all",
         target: documents::target(size),
         expect: Arc::from(document(size)),
         clients: 5,
+        arrivals: Arrivals::Closed,
+        sources: Vec::new(),
+    };
+    Plan {
+        server,
         persistent,
         warm_up: Duration::from_millis(20),
         window: Duration::from_millis(150),
-        rate_per_second: None,
+        groups: vec![group],
+        refusals: None,
     }
 }
 
@@ -58,7 +64,7 @@ fn requests_and_bytes_add_up() {
         for persistent in [true, false] {
             let mut edges = Vec::new();
             let plan = plan(server, size, persistent);
-            let outcome = load::run(&plan, &mut |edge| edges.push(edge)).unwrap();
+            let outcome = load::run_one(&plan, &mut |edge| edges.push(edge)).unwrap();
             let what = format!("{size} bytes, persistent {persistent}: {outcome:?}");
             assert_eq!(edges, [Edge::Opens, Edge::Closes]);
             assert!(outcome.requests > 0, "{what}");
@@ -69,7 +75,7 @@ fn requests_and_bytes_add_up() {
             if persistent {
                 assert_eq!(outcome.connections, 0, "all were opened before the window: {what}");
             } else {
-                let open = plan.clients as u64;
+                let open = plan.groups[0].clients as u64;
                 assert!(outcome.connections.abs_diff(outcome.requests) <= open, "{what}");
             }
         }
@@ -81,8 +87,8 @@ fn bodies_are_compared() {
     let mut plan = plan(floor(), 1_024, true);
     let mut wrong = document(1_024);
     wrong[1_023] ^= 1;
-    plan.expect = Arc::from(wrong);
-    let message = load::run(&plan, &mut |_| ()).map(|_| ()).unwrap_err().to_string();
+    plan.groups[0].expect = Arc::from(wrong);
+    let message = load::run_one(&plan, &mut |_| ()).map(|_| ()).unwrap_err().to_string();
     assert!(message.contains("body differs"), "{message}");
 }
 
@@ -92,11 +98,17 @@ fn wrong_status_and_length_are_noticed() {
     let check = |change: fn(&mut Plan), expect: &str| {
         let mut plan = plan(server, 1_024, true);
         change(&mut plan);
-        let message = load::run(&plan, &mut |_| ()).map(|_| ()).unwrap_err().to_string();
+        let message = load::run_one(&plan, &mut |_| ()).map(|_| ()).unwrap_err().to_string();
         assert!(message.contains(expect), "{message}");
     };
-    check(|plan| plan.target = "/static/none.html".to_owned(), "status 404, expected 200");
-    check(|plan| plan.expect = Arc::from(document(1_023)), "Length(1024), expected Length(1023)");
+    check(
+        |plan| plan.groups[0].target = "/static/none.html".to_owned(),
+        "status 404, expected 200",
+    );
+    check(
+        |plan| plan.groups[0].expect = Arc::from(document(1_023)),
+        "Length(1024), expected Length(1023)",
+    );
 }
 
 #[test]
@@ -104,15 +116,15 @@ fn nobody_listening_is_an_error_and_no_hang() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let plan = plan(listener.local_addr().unwrap(), 1_024, false);
     drop(listener);
-    assert!(load::run(&plan, &mut |_| ()).is_err());
+    assert!(load::run_one(&plan, &mut |_| ()).is_err());
 }
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let mut plan = plan(floor(), 1_024, true);
-    plan.rate_per_second = Some(1_000.0);
+    plan.groups[0].arrivals = Arrivals::Even(1_000.0);
     plan.window = Duration::from_millis(500);
-    let outcome = load::run(&plan, &mut |_| ()).unwrap();
+    let outcome = load::run_one(&plan, &mut |_| ()).unwrap();
     // 500 are due; a busy machine may shift some over the edges, but never make more of them.
     assert!((300..=530).contains(&outcome.requests), "{outcome:?}");
 }

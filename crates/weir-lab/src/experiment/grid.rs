@@ -7,7 +7,7 @@ use super::Options;
 use crate::documents::document;
 use crate::error::Result;
 use crate::goal::keeps_up;
-use crate::load::{self, Edge, Outcome, Plan};
+use crate::load::{self, Arrivals, Edge, Group, Outcome, Plan};
 use crate::process::Running;
 use crate::procfs::{self, MachineTicks, Pid, TICKS_PER_SECOND};
 use crate::result::{Record, Sample};
@@ -101,21 +101,27 @@ impl Grid<'_> {
     }
 
     fn plan(&self, line: &Line, point: &Point, expect: Arc<[u8]>) -> Plan {
-        Plan {
-            server: line.running.address,
+        let group = Group {
+            name: line.case,
             target: (line.target)(point.size),
             expect,
             clients: self.clients,
+            arrivals: point.rate_per_s.map_or(Arrivals::Closed, Arrivals::Even),
+            sources: Vec::new(),
+        };
+        Plan {
+            server: line.running.address,
             persistent: self.persistent,
             warm_up: self.options.warm_up,
             window: self.options.window,
-            rate_per_second: point.rate_per_s,
+            groups: vec![group],
+            refusals: None,
         }
     }
 
     fn measure(&self, line: &Line, plan: &Plan, point: &Point) -> Result<Sample> {
         let (mut opened, mut closed) = (Reading::default(), Reading::default());
-        let outcome = load::run(plan, &mut |edge| match edge {
+        let outcome = load::run_one(plan, &mut |edge| match edge {
             Edge::Opens => opened = self.read(line),
             Edge::Closes => closed = self.read(line),
         })?;

@@ -2,20 +2,22 @@
 //! is ready; it says whether a response is complete.
 //!
 //! Life of a request: `Idle → Sending → Head → Body → (Closing →) Idle`. `Closing` waits for the
-//! server to end a connection that was for one request. An error drops the connection and leaves
-//! the client `Idle`.
+//! server to end a connection that was for one request. A failure drops the connection and leaves
+//! the client `Idle`. A refusal goes the same way as any other response, if the plan expects one.
 
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
+    socket_with,
 };
 
-use super::Plan;
-use super::response::{Framing, parse_head};
+use super::response::{Framing, Head, parse_head};
+use super::{Group, Plan};
 
 /// A response head longer than this is an error.
 const HEAD_SIZE_MAX: usize = 16 << 10;
@@ -30,7 +32,8 @@ const COMPARE_EVERY: u64 = 64;
 /// What all clients share.
 pub(super) struct Shared<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) request: Vec<u8>,
+    /// By group.
+    pub(super) requests: Vec<Vec<u8>>,
     pub(super) epoll: OwnedFd,
     pub(super) buffer: Vec<u8>,
 }
@@ -40,6 +43,48 @@ pub(super) struct Shared<'a> {
 pub(super) enum Step {
     Blocked,
     Complete,
+    /// Answered with another status.
+    Refused(u16),
+}
+
+/// Why a request came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The other side reset, refused or closed the connection before it answered.
+    Reset(String),
+    /// The system gave up on connecting.
+    TimedOut(String),
+    /// Anything else, such as a wrong answer.
+    Wrong(String),
+}
+
+impl Failure {
+    fn of(call: &str, errno: Errno) -> Failure {
+        let reason = format!("{call}: {errno}");
+        match errno {
+            Errno::CONNRESET | Errno::CONNREFUSED | Errno::PIPE => Failure::Reset(reason),
+            Errno::TIMEDOUT => Failure::TimedOut(reason),
+            _ => Failure::Wrong(reason),
+        }
+    }
+
+    pub(super) fn reason(self) -> String {
+        match self {
+            Failure::Reset(reason) | Failure::TimedOut(reason) | Failure::Wrong(reason) => reason,
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Failure {
+        Failure::Wrong(reason)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(reason: &str) -> Failure {
+        Failure::Wrong(reason.to_owned())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,17 +98,23 @@ enum Phase {
 
 pub(super) struct Client {
     index: u64,
+    pub(super) group: usize,
+    source: Option<IpAddr>,
     socket: Option<OwnedFd>,
     interest: EventFlags,
     phase: Phase,
     sent: usize,
     head: Vec<u8>,
     received: usize,
+    /// Bytes of the body that is being received.
+    length: usize,
+    /// Another status than 200.
+    refused: Option<u16>,
     /// The server said it will close after this response.
     closes: bool,
     /// Compare this response's body.
     compare: bool,
-    serial: u64,
+    pub(super) serial: u64,
     /// From when the latency of the request counts.
     pub(super) since: Instant,
     pub(super) connections: u64,
@@ -71,15 +122,19 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(index: usize) -> Client {
+    pub(super) fn new(index: usize, group: usize, source: Option<IpAddr>) -> Client {
         Client {
             index: index as u64,
+            group,
+            source,
             socket: None,
             interest: EventFlags::empty(),
             phase: Phase::Idle,
             sent: 0,
             head: Vec::new(),
             received: 0,
+            length: 0,
+            refused: None,
             closes: false,
             compare: false,
             serial: 0,
@@ -90,11 +145,12 @@ impl Client {
     }
 
     /// Starts the next request, on a new connection if there is none.
-    pub(super) fn begin(&mut self, since: Instant, shared: &mut Shared) -> Result<Step, String> {
+    pub(super) fn begin(&mut self, since: Instant, shared: &mut Shared) -> Result<Step, Failure> {
         debug_assert_eq!(self.phase, Phase::Idle);
         self.since = since;
         self.sent = 0;
         self.received = 0;
+        self.refused = None;
         self.head.clear();
         self.compare = self.serial.is_multiple_of(COMPARE_EVERY);
         self.serial += 1;
@@ -107,9 +163,14 @@ impl Client {
     }
 
     /// Goes on after an event, as far as it gets without waiting.
-    pub(super) fn advance(&mut self, shared: &mut Shared) -> Result<Step, String> {
+    pub(super) fn advance(&mut self, shared: &mut Shared) -> Result<Step, Failure> {
         loop {
             let progress = match self.phase {
+                Phase::Idle if shared.plan.refusals.is_some() => {
+                    // Who refuses may close a kept connection.
+                    self.reset();
+                    return Ok(Step::Blocked);
+                }
                 Phase::Idle => Err("bytes nobody asked for, or a close, between requests".into()),
                 Phase::Sending => self.send(shared),
                 Phase::Head => self.receive_head(shared),
@@ -117,15 +178,32 @@ impl Client {
                 Phase::Closing => self.receive_close(),
             };
             match progress {
-                Ok(true) if self.phase == Phase::Idle => return Ok(Step::Complete),
+                Ok(true) if self.phase == Phase::Idle => {
+                    return Ok(self.refused.map_or(Step::Complete, Step::Refused));
+                }
                 Ok(true) => {}
                 Ok(false) => return Ok(Step::Blocked),
-                Err(reason) => {
+                Err(failure) => {
                     self.reset();
-                    return Err(reason);
+                    return Err(failure);
                 }
             }
         }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    /// Gives the request up. Says whether there was a connection to send it on.
+    pub(super) fn give_up(&mut self) -> bool {
+        let connected = self.phase != Phase::Sending || self.sent > 0;
+        self.reset();
+        connected
+    }
+
+    fn group<'a>(&self, shared: &Shared<'a>) -> &'a Group {
+        &shared.plan.groups[self.group]
     }
 
     fn reset(&mut self) {
@@ -134,17 +212,21 @@ impl Client {
         self.phase = Phase::Idle;
     }
 
-    fn open(&mut self, shared: &Shared) -> Result<(), String> {
+    fn open(&mut self, shared: &Shared) -> Result<(), Failure> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let family = match shared.plan.server {
-            std::net::SocketAddr::V4(_) => AddressFamily::INET,
-            std::net::SocketAddr::V6(_) => AddressFamily::INET6,
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let socket = socket_with(family, SocketType::STREAM, flags, None)
-            .map_err(|errno| format!("socket: {errno}"))?;
+            .map_err(|errno| Failure::of("socket", errno))?;
+        if let Some(source) = self.source {
+            bind(&socket, &SocketAddr::new(source, 0))
+                .map_err(|errno| Failure::of("bind", errno))?;
+        }
         match connect(&socket, &shared.plan.server) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(errno) => return Err(format!("connect: {errno}")),
+            Err(errno) => return Err(Failure::of("connect", errno)),
         }
         self.connections += 1;
         self.socket = Some(socket);
@@ -153,7 +235,7 @@ impl Client {
     }
 
     /// Makes epoll watch for `wanted`, if it does not already.
-    fn watch(&mut self, wanted: EventFlags, shared: &Shared) -> Result<(), String> {
+    fn watch(&mut self, wanted: EventFlags, shared: &Shared) -> Result<(), Failure> {
         let Some(socket) = &self.socket else { return Ok(()) };
         if self.interest == wanted {
             return Ok(());
@@ -165,19 +247,20 @@ impl Client {
             epoll::modify(&shared.epoll, socket, data, wanted)
         };
         self.interest = wanted;
-        done.map_err(|errno| format!("epoll: {errno}"))
+        done.map_err(|errno| Failure::of("epoll", errno))
     }
 
     /// `Ok(true)`: the phase is done. `Ok(false)`: the socket has to become ready first.
-    fn send(&mut self, shared: &Shared) -> Result<bool, String> {
+    fn send(&mut self, shared: &Shared) -> Result<bool, Failure> {
+        let request = &shared.requests[self.group];
         let Some(socket) = &self.socket else { return Err("no connection".into()) };
         // Right after a connect on loopback the handshake is already done more often than not.
-        match send(socket, &shared.request[self.sent..], SendFlags::NOSIGNAL) {
+        match send(socket, &request[self.sent..], SendFlags::NOSIGNAL) {
             Ok(count) => self.sent += count,
             Err(Errno::AGAIN | Errno::NOTCONN | Errno::INTR) => {}
-            Err(errno) => return Err(format!("send: {errno}")),
+            Err(errno) => return Err(Failure::of("send", errno)),
         }
-        if self.sent < shared.request.len() {
+        if self.sent < request.len() {
             self.watch(EventFlags::OUT, shared)?;
             return Ok(false);
         }
@@ -187,14 +270,16 @@ impl Client {
         Ok(false)
     }
 
-    fn receive_head(&mut self, shared: &mut Shared) -> Result<bool, String> {
-        let whole = self.compare || shared.plan.expect.len() <= READ_WHOLE_MAX;
+    fn receive_head(&mut self, shared: &mut Shared) -> Result<bool, Failure> {
+        let expected = self.group(shared).expect.len();
+        let whole = self.compare || expected <= READ_WHOLE_MAX;
         let size = if whole { shared.buffer.len() } else { HEAD_READ_SIZE };
         let Some(count) = self.receive(&mut shared.buffer[..size], RecvFlags::empty())? else {
             return Ok(false);
         };
         if count == 0 {
-            return Err("connection closed before the response's head".into());
+            let reason = "connection closed before the response's head";
+            return Err(Failure::Reset(reason.to_owned()));
         }
         // Usually the head arrives in one piece and needs no copy.
         let fresh = &shared.buffer[..count];
@@ -214,22 +299,46 @@ impl Client {
             let short = self.head.len() < HEAD_SIZE_MAX;
             return if short { Ok(true) } else { Err("endless response head".into()) };
         };
-        if head.status != 200 {
-            return Err(format!("status {}, expected 200", head.status));
+        if !self.take_head(head, shared)? {
+            return Ok(true);
         }
-        let expected = shared.plan.expect.len();
-        if head.framing != Framing::Length(expected) {
-            return Err(format!("body framed by {:?}, expected Length({expected})", head.framing));
-        }
-        self.closes = head.closes;
         self.phase = Phase::Body;
         let body = body_start..count;
         self.take_body(body.len(), Some(&shared.buffer[body]), shared)?;
-        self.finish_body(expected)
+        self.finish_body()
     }
 
-    fn receive_body(&mut self, shared: &mut Shared) -> Result<bool, String> {
-        let expected = shared.plan.expect.len();
+    /// Checks a head. Says whether there is a body to be received.
+    fn take_head(&mut self, head: Head, shared: &Shared) -> Result<bool, Failure> {
+        let expected = self.group(shared).expect.len();
+        self.closes = head.closes;
+        self.length = expected;
+        match head.framing {
+            _ if head.status != 200 && shared.plan.refusals.is_none() => {
+                return Err(format!("status {}, expected 200", head.status).into());
+            }
+            Framing::Length(length) if head.status != 200 => {
+                self.length = length;
+                self.compare = false;
+                self.refused = Some(head.status);
+            }
+            _ if head.status != 200 => {
+                // The end of its body does not matter.
+                self.reset();
+                self.refused = Some(head.status);
+                return Ok(false);
+            }
+            Framing::Length(length) if length == expected => {}
+            other => {
+                let reason = format!("body framed by {other:?}, expected Length({expected})");
+                return Err(reason.into());
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive_body(&mut self, shared: &mut Shared) -> Result<bool, Failure> {
+        let expected = self.length;
         let size = (expected - self.received).min(shared.buffer.len());
         // On TCP, MSG_TRUNC takes the bytes off the socket without copying them (tcp(7)).
         let flags = if self.compare { RecvFlags::empty() } else { RecvFlags::TRUNC };
@@ -237,11 +346,12 @@ impl Client {
             return Ok(false);
         };
         if count == 0 {
-            return Err(format!("body ended after {} of {expected} bytes", self.received));
+            let reason = format!("body ended after {} of {expected} bytes", self.received);
+            return Err(reason.into());
         }
         let bytes = self.compare.then(|| &shared.buffer[..count]);
         self.take_body(count, bytes, shared)?;
-        self.finish_body(expected)
+        self.finish_body()
     }
 
     /// Accounts `count` bytes of body; `bytes` are they, where they were read.
@@ -250,21 +360,21 @@ impl Client {
         count: usize,
         bytes: Option<&[u8]>,
         shared: &Shared,
-    ) -> Result<(), String> {
-        let expect = &shared.plan.expect;
+    ) -> Result<(), Failure> {
+        let expect = &self.group(shared).expect;
         let end = self.received + count;
-        if end > expect.len() {
-            return Err(format!("body longer than its {} bytes", expect.len()));
+        if end > self.length {
+            return Err(format!("body longer than its {} bytes", self.length).into());
         }
         if self.compare && bytes.is_some_and(|bytes| *bytes != expect[self.received..end]) {
-            return Err(format!("body differs within bytes {}..{end}", self.received));
+            return Err(format!("body differs within bytes {}..{end}", self.received).into());
         }
         self.received = end;
         Ok(())
     }
 
-    fn finish_body(&mut self, expected: usize) -> Result<bool, String> {
-        if self.received < expected {
+    fn finish_body(&mut self) -> Result<bool, Failure> {
+        if self.received < self.length {
             return Ok(true);
         }
         self.bodies_compared += u64::from(self.compare);
@@ -272,7 +382,7 @@ impl Client {
         Ok(true)
     }
 
-    fn receive_close(&mut self) -> Result<bool, String> {
+    fn receive_close(&mut self) -> Result<bool, Failure> {
         match self.receive(&mut [0; 1], RecvFlags::empty())? {
             None => Ok(false),
             Some(0) => {
@@ -284,12 +394,12 @@ impl Client {
     }
 
     /// `None` when there is nothing to read now.
-    fn receive(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<Option<usize>, String> {
+    fn receive(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<Option<usize>, Failure> {
         let Some(socket) = &self.socket else { return Err("no connection".into()) };
         match recv(socket, buffer, flags) {
             Ok((_, count)) => Ok(Some(count)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(errno) => Err(format!("receive: {errno}")),
+            Err(errno) => Err(Failure::of("receive", errno)),
         }
     }
 }

@@ -3,20 +3,25 @@
 //! CPU time is read exactly there.
 //!
 //! Closed loop: each client sends its next request when the last response is complete. Open loop:
-//! requests are due at a fixed rate whatever the server does, and latency counts from the moment a
+//! requests are due at a rate whatever the server does, and latency counts from the moment a
 //! request was due, so a stall is seen by all the requests it delays.
+//!
+//! Where refusals are expected ([`Patience`]), they are counted and not taken for failures.
 
+mod arrivals;
 pub mod blocking;
 mod client;
 mod engine;
 mod response;
+mod timers;
 pub mod wrk;
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use engine::run;
+pub use engine::{run, run_one};
 pub use response::{Framing, Head, parse_head};
 
 use crate::histogram::Histogram;
@@ -26,36 +31,76 @@ use crate::histogram::Histogram;
 pub struct Plan {
     /// Where the contender listens.
     pub server: SocketAddr,
-    /// Path and query of every request.
-    pub target: String,
-    /// What every body must be.
-    pub expect: Arc<[u8]>,
-    /// Concurrent clients, each with one connection at a time.
-    pub clients: usize,
     /// Keep connections, or open one for each request and wait for the server to close it.
     pub persistent: bool,
     /// Load before the window opens.
     pub warm_up: Duration,
     /// Length of the measured window.
     pub window: Duration,
-    /// Requests per second, due at equal distances; `None` is a closed loop.
-    pub rate_per_second: Option<f64>,
+    /// Who asks for what, at the same time.
+    pub groups: Vec<Group>,
+    /// How refused clients behave. `None`: any answer but 200 is a failure, and too many failures
+    /// end the run.
+    pub refusals: Option<Patience>,
+}
+
+/// Clients that ask for the same.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What results call it.
+    pub name: &'static str,
+    /// Path and query of every request.
+    pub target: String,
+    /// What every body must be.
+    pub expect: Arc<[u8]>,
+    /// Clients, each with one connection at a time and one request under way: in an open loop the
+    /// most that may be outstanding.
+    pub clients: usize,
+    /// When they ask.
+    pub arrivals: Arrivals,
+    /// Where they connect from, one client after the other; the system's choice if there are none.
+    pub sources: Vec<Ipv4Addr>,
+}
+
+/// When requests are due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// A client's next request when it has the last response.
+    Closed,
+    /// So many per second, at equal distances.
+    Even(f64),
+    /// So many per second, independent of each other.
+    Poisson(f64),
+}
+
+/// What clients do that are refused, or not answered at all.
+///
+/// A SYN that is dropped is sent again by the client's kernel after a second. A client in a closed
+/// loop that is told of its refusal pauses for as long, so that no way to refuse has the advantage
+/// that its clients ask less often. In an open loop nobody asks twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Time from sending a request, or the first SYN, to giving up.
+    pub wait: Duration,
+    /// Time from a refusal to the next request of a client in a closed loop.
+    pub pause: Duration,
 }
 
 impl Plan {
-    /// The request, the same for every contender: the small set of fields a simple client sends.
+    /// The request of a group, the same for every contender: the small set of fields a simple client
+    /// sends.
     #[must_use]
-    pub fn request(&self) -> Vec<u8> {
+    pub fn request(&self, group: &Group) -> Vec<u8> {
         let connection = if self.persistent { "" } else { "Connection: close\r\n" };
         format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-lab\r\nAccept: */*\r\n{connection}\r\n",
-            self.target, self.server
+            group.target, self.server
         )
         .into_bytes()
     }
 }
 
-/// What happened within the window.
+/// What happened to a group within the window.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Responses that were complete and correct.
@@ -70,6 +115,19 @@ pub struct Outcome {
     pub bodies_compared: u64,
     /// Connections opened.
     pub connections: u64,
+    /// Requests begun.
+    pub begun: u64,
+    /// Answers with another status than 200, by status.
+    pub refused: BTreeMap<u16, u64>,
+    /// Connections that the other side reset, refused or closed without an answer.
+    pub resets: u64,
+    /// Connections given up before they were open.
+    pub connect_timeouts: u64,
+    /// Requests given up later.
+    pub timeouts: u64,
+    /// Requests that were due when as many as may be were outstanding. Where refusals are expected
+    /// they are never sent.
+    pub unsent: u64,
     /// The window's real length.
     pub elapsed: Duration,
     /// Nanoseconds per request: open loop from the due time, closed loop from the send.

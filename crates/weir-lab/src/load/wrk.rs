@@ -10,16 +10,20 @@ use crate::error::{Doing, Error, Result};
 /// Runs `plan` with wrk, on the core of the calling thread; whole seconds, at least one.
 ///
 /// # Errors
-/// When wrk is missing, fails, or sees a response that is not a success.
+/// When wrk is missing, fails, or sees a response that is not a success; when there is more than one
+/// group.
 pub fn run(plan: &Plan) -> Result<Outcome> {
+    let [group] = &plan.groups[..] else {
+        return Err(Error::Usage("wrk has one group of clients".to_owned()));
+    };
     let seconds = plan.window.as_secs().max(1);
     let mut command = Command::new("wrk");
-    command.args(["--threads", "1", "--connections", &plan.clients.to_string()]);
+    command.args(["--threads", "1", "--connections", &group.clients.to_string()]);
     command.args(["--duration", &format!("{seconds}s")]);
     if !plan.persistent {
         command.args(["--header", "Connection: close"]);
     }
-    command.arg(format!("http://{}{}", plan.server, plan.target));
+    command.arg(format!("http://{}{}", plan.server, group.target));
     let output = command.output().doing(|| "starting wrk (`apt-get install wrk`)".to_owned())?;
     let text = String::from_utf8_lossy(&output.stdout);
     let (requests, elapsed) = parse(&text)
@@ -27,7 +31,7 @@ pub fn run(plan: &Plan) -> Result<Outcome> {
         .ok_or_else(|| Error::Answer(format!("wrk: {text}")))?;
     Ok(Outcome {
         requests,
-        body_bytes: requests * plan.expect.len() as u64,
+        body_bytes: requests * group.expect.len() as u64,
         elapsed,
         ..Outcome::default()
     })
