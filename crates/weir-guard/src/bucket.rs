@@ -63,8 +63,9 @@ impl Pace {
         self.bucket_ns.saturating_sub(taken_ns) / self.token_ns
     }
 
-    /// When the bucket is full again, at the latest a whole bucket from now: a clock that went back,
-    /// or a rate that was lowered, would else keep it empty for longer than it takes to fill.
+    /// When the bucket is full again, at the latest a whole bucket from now: a clock that went
+    /// back, or a rate that was lowered, would else keep it empty for longer than it takes to
+    /// fill.
     #[inline]
     fn heal(&self, full_at: u64, now_ns: u64) -> u64 {
         full_at.clamp(now_ns, now_ns.saturating_add(self.bucket_ns))

@@ -1,9 +1,9 @@
 //! A word for each key, for as many keys as there is room for: where rules keep a bucket for each
 //! address, header value or cookie. Bounded from the start, shared by all workers, without locks.
 //!
-//! The table is a cache of eight ways: a key's words are looked for in one set of eight, which is two
-//! cache lines. In a full set the least word goes. For a bucket that is the one that has been idle
-//! longest, which is mostly full and so lost without loss; for a count it must be zero.
+//! The table is a cache of eight ways: a key's word is looked for in one set of eight, which is
+//! two cache lines. In a full set the least word goes: the bucket that has been idle longest, which
+//! is mostly full and so lost without loss.
 //!
 //! A key is known by 64 bits of its hash under a seed of the process; that two keys share a word
 //! has a chance of 1 in 10^13 for a million keys. When a word is given to another key at the moment
@@ -17,8 +17,8 @@ use foldhash::quality::RandomState;
 /// Ways of a set: their tags fill one cache line, their words another.
 const WAYS: usize = 8;
 
-/// Sets that [`KeyTable::busy`] looks at: with 32,768 ways the count of a table that is half full is
-/// wrong by 0.6 % (one standard deviation), and takes as long however large the table is.
+/// Sets that [`KeyTable::busy`] looks at: with 32,768 ways the count of a table that is half full
+/// is wrong by 0.6 % (one standard deviation), and takes as long however large the table is.
 const SAMPLED_SETS: usize = 4096;
 
 /// A key, as the table knows it. Never zero.

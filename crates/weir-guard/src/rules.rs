@@ -151,7 +151,8 @@ impl Rules {
         self.all.get(rule as usize).map(|rule| rule.answer)
     }
 
-    /// The table of buckets by source, prefix, header or cookie: words are when they are full again.
+    /// The table of buckets by source, prefix, header or cookie: words are when they are full
+    /// again.
     pub fn keys(&self) -> &KeyTable {
         &self.tables.buckets
     }
@@ -161,8 +162,8 @@ impl Rules {
         self.all.iter().map(|rule| (&*rule.name, &*rule.state))
     }
 
-    /// Decides about a request by its head. `as_connection` is for one whose connection says nothing
-    /// of its client, as a trusted proxy's: rules for connections count it like one.
+    /// Decides about a request by its head. `as_connection` is for one whose connection says
+    /// nothing of its client, as a trusted proxy's: rules for connections count it like one.
     #[inline]
     pub fn decide(&self, subject: &Subject<'_>, moment: &Moment, as_connection: bool) -> Decision {
         let mut decision = Decision::new(self.classes.default());
@@ -184,8 +185,8 @@ impl Rules {
         !self.at_accept.is_empty() || self.has_penalties
     }
 
-    /// Decides about a connection by its ends. The first `decided` of the rules for connections were
-    /// met already, by the kernel.
+    /// Decides about a connection by its ends. The first `decided` of the rules for connections
+    /// were met already, by the kernel.
     pub fn decide_connection(&self, ends: &Ends, moment: &Moment, decided: usize) -> Decision {
         let mut decision = Decision::new(self.classes.default());
         for &number in self.at_accept.iter().skip(decided) {

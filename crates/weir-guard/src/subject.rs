@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 /// The addresses of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
-    /// The client, as far as it is known: the peer, or whom a PROXY header or a trusted proxy names.
-    /// Nothing at Unix sockets.
+    /// The client, as far as it is known: the peer, or whom a PROXY header or a trusted proxy
+    /// names. Nothing at Unix sockets.
     pub source: Option<SocketAddr>,
     /// Where it connected to.
     pub destination: Option<SocketAddr>,
@@ -52,8 +52,8 @@ impl Ends {
     }
 }
 
-/// Shows the cookies of a `Cookie` field (RFC 6265 §4.2.1). A value in quotes is shown without them:
-/// servers read both as the same.
+/// Shows the cookies of a `Cookie` field (RFC 6265 §4.2.1). A value in quotes is shown without
+/// them: servers read both as the same.
 pub(crate) fn each_cookie<'a>(field: &'a [u8], mut see: impl FnMut(&'a [u8], &'a [u8])) {
     for pair in field.split(|&byte| byte == b';') {
         let pair = pair.trim_ascii();

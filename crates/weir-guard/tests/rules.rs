@@ -362,7 +362,8 @@ proptest! {
         list.push(("cookie", &cookie));
         let list = Headers(&list);
         let source = format!("10.0.0.{last}:99");
-        let subject = Subject { ends: ends(&source), query: Some(&query), ..request(&target, &list) };
+        let asked = request(&target, &list);
+        let subject = Subject { ends: ends(&source), query: Some(&query), ..asked };
         rules.decide(&subject, &at(0), false);
         let met: Vec<bool> =
             rules.states().map(|(_, state)| state.counted(Count::Met) == 1).collect();

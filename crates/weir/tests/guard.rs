@@ -1,4 +1,5 @@
-//! Overload control at the request: rules, buckets, places, and what those who are refused are told.
+//! Overload control at the request: rules, buckets, places, and what those who are refused are
+//! told.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 

@@ -9,15 +9,15 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 
-use super::{Reload, plugins, purge, status};
+use super::{Reload, guard, plugins, purge, status};
 use crate::Server;
 use crate::metrics::render;
 
 /// Bytes of a request body.
-const BODY_BYTES_MAX: usize = 64 << 10;
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 
 pub(super) const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 pub(super) type Reply = Response<Full<Bytes>>;
 
@@ -35,6 +35,9 @@ pub(super) async fn handle(
     if plugins::is_ours(&path) {
         return plugins::handle(server, request).await;
     }
+    if guard::is_ours(&path) {
+        return guard::handle(server, request).await;
+    }
     if let Err(why) = check_type(request.method(), request.headers()) {
         return error(StatusCode::FORBIDDEN, why);
     }
@@ -45,7 +48,8 @@ pub(super) async fn handle(
         }
         (&Method::GET, "/status") => json(StatusCode::OK, &status::status(server)),
         (&Method::GET, "/config") => {
-            reply(StatusCode::OK, TEXT, weir_config::print(&server.config()))
+            let config = server.shared().guard.config(&server.config());
+            reply(StatusCode::OK, TEXT, weir_config::print(&config))
         }
         (&Method::POST, "/reload") => take_reload(server, reload),
         (&Method::POST, "/purge") => take_purge(server, request).await,
@@ -54,7 +58,7 @@ pub(super) async fn handle(
         }
         _ => error(
             StatusCode::NOT_FOUND,
-            "there are /healthz, /metrics, /status, /config, /reload, /purge and /plugins",
+            "there are /healthz, /metrics, /status, /config, /reload, /purge, /plugins and /guard",
         ),
     }
 }
@@ -77,6 +81,21 @@ fn check_type(method: &Method, headers: &HeaderMap) -> Result<(), &'static str> 
         return Err("POST needs Content-Type: application/json");
     }
     Ok(())
+}
+
+/// Where what is sent is not JSON, which pages may not send elsewhere unasked, it is told by what
+/// browsers say of the page, in every request that changes something (Fetch, "Origin header"; Fetch Metadata).
+pub(super) fn check_page(headers: &HeaderMap) -> Result<(), &'static str> {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+        return Err("a page of another site must not use the admin API");
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let own = headers.get(header::HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+    match origin.as_bytes().strip_prefix(b"http://") == Some(own) {
+        true => Ok(()),
+        false => Err("a page of another origin must not use the admin API"),
+    }
 }
 
 /// Whether the body is of one of these media types.
@@ -139,7 +158,11 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
     reply(status, JSON, text)
 }
 
-fn reply(status: StatusCode, content_type: &'static str, text: impl Into<String>) -> Reply {
+pub(super) fn reply(
+    status: StatusCode,
+    content_type: &'static str,
+    text: impl Into<String>,
+) -> Reply {
     let mut reply = Response::new(Full::from(text.into()));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
@@ -173,5 +196,28 @@ mod tests {
         check(Method::POST, "127.0.0.1", Some("text/plain; application/json"), false);
         check(Method::POST, "127.0.0.1", None, false);
         check(Method::POST, "127.0.0.1", Some("text/plain"), false);
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_refused() {
+        let check = |fields: &[(&'static str, &str)], allowed: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:9900"));
+            for (name, value) in fields {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            assert_eq!(check_page(&headers).is_ok(), allowed, "{fields:?}");
+        };
+        check(&[], true);
+        check(&[("origin", "http://127.0.0.1:9900")], true);
+        check(&[("origin", "http://127.0.0.1:8080")], false);
+        check(&[("origin", "https://evil.example")], false);
+        check(&[("origin", "null")], false);
+        check(&[("origin", "")], false);
+        check(&[("sec-fetch-site", "same-origin")], true);
+        check(&[("sec-fetch-site", "none")], true);
+        check(&[("sec-fetch-site", "cross-site")], false);
+        check(&[("sec-fetch-site", "same-site")], false);
+        check(&[("sec-fetch-site", "same-origin"), ("origin", "http://evil.example")], false);
     }
 }

@@ -1,6 +1,7 @@
-//! The admin API: health, metrics, status, purge, reload, plugins. JSON over HTTP/1.1 on a listener
+//! The admin API: health, metrics, status, purge, reload, plugins, guard. JSON over HTTP/1.1 on a listener
 //! of its own, which is loopback or a Unix-domain socket unless the operator insists otherwise.
 
+pub mod guard;
 mod handle;
 mod plugins;
 mod purge;
@@ -25,6 +26,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use weir_config::Address;
 
+use crate::guard::NOTE_PERIOD;
 use crate::sockets::bind_socket_file;
 use crate::{Server, StartError};
 
@@ -73,6 +75,7 @@ impl Admin {
 
     /// Serves for as long as the runtime lives.
     pub async fn serve(self, server: Arc<Server>, reload: Reload) {
+        tokio::spawn(note_rates(Arc::clone(&server)));
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let local = matches!(self.listener, Listener::Unix(_));
         loop {
@@ -99,6 +102,15 @@ impl Admin {
                 }
             }
         }
+    }
+}
+
+/// Notes every second how far counters have come, so that status can tell rates.
+async fn note_rates(server: Arc<Server>) {
+    let guard = &server.shared().guard;
+    loop {
+        guard.rates.note(guard.now_ns(), &guard.classes);
+        tokio::time::sleep(NOTE_PERIOD).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde::Serialize;
 use weir_origin::upstream::GroupStatus;
 
+use super::guard::{self, GuardStatus};
 use crate::Server;
 use crate::metrics::CacheResult;
 
@@ -22,6 +23,7 @@ pub(super) struct Status {
     cache: CacheStatus,
     routes: Vec<RouteStatus>,
     upstreams: Vec<GroupStatus>,
+    guard: GuardStatus,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,6 +98,7 @@ pub(super) fn status(server: &Server) -> Status {
         },
         routes: routes(server),
         upstreams,
+        guard: guard::status(server),
     }
 }
 

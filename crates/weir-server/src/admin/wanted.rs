@@ -163,7 +163,7 @@ fn check_keys(given: &Value, known: &Value, what: &str) -> Result<(), String> {
 }
 
 /// As forms encode it: a plus sign is a space.
-fn decode(text: &str) -> Result<String, String> {
+pub(super) fn decode(text: &str) -> Result<String, String> {
     let spaced = text.replace('+', " ");
     percent_decode_str(&spaced)
         .decode_utf8()

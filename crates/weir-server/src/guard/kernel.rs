@@ -85,8 +85,8 @@ pub(crate) fn shows_clients(config: &Config, address: &Address) -> bool {
     listeners.all(|listener| listener.address != *address || !listener.proxy_protocol)
 }
 
-/// Classes that need queues of their own, the one that goes first in front: all of them, if rules for
-/// connections tell them apart.
+/// Classes that need queues of their own, the one that goes first in front: all of them, if rules
+/// for connections tell them apart.
 pub(crate) fn queues(config: &Config) -> Vec<String> {
     let guard = &config.guard;
     let tells_apart = |rule: &GuardRule| rule.is_of_connections() && rule.class.is_some();

@@ -103,7 +103,8 @@ impl Load {
         self.state.lock().accept_queues.record(now_ns, since.as_nanos() as u64);
     }
 
-    /// Thinks the level over; to be called at least once an interval while there is something to do.
+    /// Thinks the level over; to be called at least once an interval while there is something to
+    /// do.
     fn turn(&self, now_ns: u64) {
         let mut state = self.state.lock();
         let event_loop = state.event_loop.is_overloaded(now_ns);

@@ -24,7 +24,7 @@ pub(crate) use gate::UpstreamGate;
 pub(crate) use in_force::InForce;
 pub(crate) use kernel::{Watch, Wish, queues, shows_clients};
 pub(crate) use load::{Load, probe};
-pub(crate) use rates::Rates;
+pub(crate) use rates::{NOTE_PERIOD, Rates};
 pub(crate) use subject::{Asked, HeadFields, MapFields};
 
 use crate::connection::Connection;

@@ -23,8 +23,8 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// The request, and whether it is to be counted as a connection is: its own comes from a trusted
-    /// proxy and says nothing of its client.
+    /// The request, and whether it is to be counted as a connection is: its own comes from a
+    /// trusted proxy and says nothing of its client.
     pub(super) fn subject(&self, connection: &'a Connection) -> (Subject<'a>, bool) {
         let as_connection = self.forwarding.is_some() && is_proxy(connection);
         let source = match self.forwarding.filter(|_| as_connection) {

@@ -73,16 +73,17 @@ pub(super) fn admit(
     Ok(())
 }
 
-/// Goes on with what plugins have made of a request.
+/// Goes on with what plugins have made of a request, if they have.
 ///
 /// # Errors
 /// The refusal to answer with.
 pub(super) fn judge(
     routed: &Routed<'_>,
     head: &Parts,
-    verdict: &str,
+    verdict: Option<&str>,
     record: &mut Record,
 ) -> Result<(), Refusal> {
+    let Some(verdict) = verdict else { return Ok(()) };
     let Some(mut decided) = record.take_decided() else { return Ok(()) };
     let connection = Arc::clone(record.connection());
     let fields = MapFields(&head.headers);

@@ -208,27 +208,22 @@ async fn proceed(
     passage: &Arc<Passage>,
 ) -> Response<ReplyBody> {
     let live = connection.worker.shared.live.load_full();
-    let found = route::again(&live, connection, &head, &route, &passage.wishes);
-    let (routed, route) = match found {
-        Ok(routed) => {
-            let route = Arc::clone(routed.route);
-            (routed, route)
-        }
+    let wishes = &passage.wishes;
+    let found = route::again(&live, connection, &head, &route, wishes).and_then(|routed| {
+        record.change_route(routed.route);
+        admit::judge(&routed, &head, wishes.verdict.as_deref(), &mut record)?;
+        Ok((Arc::clone(routed.route), routed))
+    });
+    let (route, routed) = match found {
+        Ok(found) => found,
         Err(route::Unrouted { refusal, .. }) => {
             let client = body.as_ref().and_then(Content::client);
             return refuse::refuse(refusal, record, &head, client);
         }
     };
-    record.change_route(&route);
-    if let Some(verdict) = &passage.wishes.verdict
-        && let Err(refusal) = admit::judge(&routed, &head, verdict, &mut record)
-    {
-        let client = body.as_ref().and_then(Content::client);
-        return refuse::refuse(refusal, record, &head, client);
-    }
     let now_ms = coarse_unix_ms();
     let is_admitted = || look_up::admit(connection, &route, routed.variant, now_ms);
-    let mut missed = match passage.wishes.pass || !is_admitted() {
+    let mut missed = match wishes.pass || !is_admitted() {
         true => Missed::passed(),
         false => match look_up::look_up(connection, &routed, &head, now_ms) {
             Found::Missed(missed) => missed,
@@ -238,7 +233,7 @@ async fn proceed(
                 }
                 plugins::Word::Close => return plugins::closed(Some(record)),
                 plugins::Word::Validate => Missed::outdated(&routed, connection, object),
-                plugins::Word::GoOn if passage.wishes.validate => {
+                plugins::Word::GoOn if wishes.validate => {
                     Missed::outdated(&routed, connection, object)
                 }
                 plugins::Word::Pass => Missed::passed(),

@@ -22,7 +22,8 @@ fn proxy_wasm_plugin() -> String {
         r#"(data (i32.const 4096) "weir\00guard\00verdict")
         (data (i32.const 4128) "bot")
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
-          (drop (call $proxy_set_property (i32.const 4096) (i32.const 18) (i32.const 4128) (i32.const 3)))
+          (drop (call $proxy_set_property
+            (i32.const 4096) (i32.const 18) (i32.const 4128) (i32.const 3)))
           (i32.const 0))"#,
     )
 }

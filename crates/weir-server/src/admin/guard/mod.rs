@@ -108,9 +108,7 @@ async fn receive(
     match Limited::new(request.into_body(), bytes_max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(cause) if cause.is::<http_body_util::LengthLimitError>() => too_large(),
-        Err(cause) => {
-            Err((StatusCode::BAD_REQUEST, format!("the body did not arrive: {cause}")))
-        }
+        Err(cause) => Err((StatusCode::BAD_REQUEST, format!("the body did not arrive: {cause}"))),
     }
 }
 
