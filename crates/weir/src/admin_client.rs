@@ -63,6 +63,17 @@ pub(crate) fn upload(
     ask(admin, Method::POST, path, content)
 }
 
+/// Sends what is to be in the place of what is there; the answer is JSON.
+pub(crate) fn put(
+    admin: &str,
+    path: &str,
+    content_type: &str,
+    body: Vec<u8>,
+) -> Result<String, Failure> {
+    let content = Content { media_type: content_type.to_owned(), bytes: body.into() };
+    ask(admin, Method::PUT, path, content)
+}
+
 /// Asks for something to be removed; the answer is JSON.
 pub(crate) fn delete(admin: &str, path: &str) -> Result<String, Failure> {
     ask(admin, Method::DELETE, path, Content::json(""))

@@ -35,6 +35,62 @@ pub(crate) enum Command {
     /// Deploy plugins into a running server, and look after them.
     #[command(subcommand)]
     Plugin(Plugin),
+    /// Ask a running server about its overload control, and change its rules.
+    #[command(subcommand)]
+    Guard(Guard),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Guard {
+    /// Show classes, rules, limits and what the kernel enforces.
+    Status(Admin),
+    /// Say which rules match a request, and why the others do not; nothing is counted.
+    Test(Box<GuardTest>),
+    /// Put other rules into force, until the next reload.
+    Apply(Apply),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GuardTest {
+    /// The request: "GET /x", "/x" or a whole URL.
+    pub(crate) request: String,
+    /// The client's address, and its port if rules ask for it.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) from: Option<String>,
+    /// Where it connects to, ADDRESS:PORT; by default the first listener that fits.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) to: Option<String>,
+    /// The host that is asked for, if the request has none.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+    /// A header field; may be repeated.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+    /// A cookie; may be repeated.
+    #[arg(long = "cookie", value_name = "NAME=VALUE")]
+    pub(crate) cookies: Vec<String>,
+    /// The name asked for in the TLS handshake; by default the host.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
+    /// What plugins make of the request.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) verdict: Option<String>,
+    /// Say what would be under overload, whether there is any or not.
+    #[arg(long)]
+    pub(crate) overload: bool,
+    /// Ask this configuration file instead of a running server.
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) admin: Admin,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// A file with `rule` blocks as they stand in a `guard` block; all rules in force are replaced.
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) admin: Admin,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,6 +2,8 @@
 
 mod check;
 mod demo;
+mod guard;
+mod guard_status;
 mod plugin;
 pub(crate) mod plugin_new;
 mod purge;
@@ -63,6 +65,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Purge(purge) => purge::purge(&purge),
         Command::Status(admin) => status::status(&admin),
         Command::Plugin(command) => plugin::plugin(&command),
+        Command::Guard(command) => guard::guard(&command),
     }
 }
 

@@ -1,12 +1,16 @@
 //! `weir status`: a running server at one moment, for people.
 
 use std::fmt::Write;
+use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::{Failure, print};
+use super::{Failure, guard_status, print};
 use crate::admin_client;
 use crate::cli::Admin;
+
+/// Rules shown, those that were met most; `weir guard status` shows all.
+const RULES_SHOWN: usize = 10;
 
 /// Shows the status.
 ///
@@ -56,6 +60,8 @@ fn render(status: &Value) -> String {
     );
     routes(&mut text, status);
     upstreams(&mut text, status);
+    text.push('\n');
+    text.push_str(&guard_status::render(&status["guard"], Some(RULES_SHOWN), SystemTime::now()));
     text
 }
 
