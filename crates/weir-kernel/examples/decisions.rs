@@ -1,5 +1,5 @@
-//! Prints how long decisions take in the kernel here: `cargo run -p weir-kernel --example decisions`
-//! (the time is the kernel's, so that a debug build will do). Needs the privilege to load programs.
+//! Prints how long decisions take in the kernel here:
+//! `cargo run -p weir-kernel --example decisions` (the time is the kernel's, so that a debug build will do). Needs the privilege to load programs.
 
 use std::io::{Write, stdout};
 

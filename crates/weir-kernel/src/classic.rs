@@ -1,6 +1,6 @@
 //! Steering without privilege: a classic BPF program gives the index of a socket in its group. It
-//! knows source ranges of IPv4, and of IPv6 those that its first 32 bits tell, and nothing else; the
-//! first rule that needs more ends what it takes account of.
+//! knows source ranges of IPv4, and of IPv6 those that its first 32 bits tell, and nothing else;
+//! the first rule that needs more ends what it takes account of.
 
 use std::net::IpAddr;
 

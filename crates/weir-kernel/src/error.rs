@@ -83,4 +83,4 @@ impl KernelError {
 }
 
 /// See the head of `kernel.rs`, where this was found out.
-const NEEDS: &str = "CAP_BPF and CAP_NET_ADMIN (before Linux 5.8: CAP_SYS_ADMIN)";
+const NEEDS: &str = "CAP_BPF, and CAP_NET_ADMIN for interfaces (before Linux 5.8: CAP_SYS_ADMIN)";

@@ -2,8 +2,8 @@
 //! nothing in the server calls this.
 //!
 //! What runs is the program of sockets, which expects a packet to begin with its TCP header; test
-//! runs give it the IP header. So source addresses are chosen whose second byte (of IPv6, the sixth)
-//! reads as the flags of a SYN: then each instruction is one that real packets meet.
+//! runs give it the IP header. So source addresses are chosen whose second byte (of IPv6, the
+//! sixth) reads as the flags of a SYN: then each instruction is one that real packets meet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::error::KernelError;
 use crate::limits::INSTRUCTIONS_MAX;
 use crate::packet::Frame;
 use crate::policy::{Key, Limit, Pace, Policy, Rule};
-use crate::state::{State, table_words};
+use crate::state::{DEFAULT_CLASS, State, table_words};
 use crate::sys::{LoadedProgram, Mapped, ProgramKind};
 
 /// The time of a decision.
@@ -50,6 +50,7 @@ pub fn measure(repeat: u32) -> Result<Vec<Measurement>, KernelError> {
         let program = LoadedProgram::load(ProgramKind::SocketFilter, &asm.finish(2)?)?;
         fastest(&program, &[syn_v4()], repeat)?
     };
+    state.word(DEFAULT_CLASS).store(1, std::sync::atomic::Ordering::Relaxed);
     let mut measured = Vec::new();
     for case in cases() {
         let slots: Vec<usize> = (0..case.rules.len()).collect();
@@ -93,7 +94,7 @@ const KEYS: usize = 1 << 20;
 fn cases() -> Vec<Case> {
     let of = |name, rules, frames| Case { name, rules, frames };
     let prefixes = |count| vec![Rule { from: spread_v4(count), ..rate(Key::Rule) }];
-    let v4 = || (0..64).map(|n| from_v4(n * 0x03fd_1b2d & 0xff00_ffff | 0x0002_0000)).collect();
+    let v4 = || (0..64).map(|n| from_v4(((n * 0x03fd_1b2d) & !0xff_0000) | 0x02_0000)).collect();
     let v6 = || (0..64).map(|n| from_v6(n * 0x600 + 2)).collect();
     let source = Key::Prefix { v4: 32, v6: 128 };
     let many = || (0..64).map(one_of_many).collect::<Vec<Rule>>();

@@ -18,6 +18,11 @@ const LINE: usize = 8;
 pub(crate) const OVERLOAD: usize = 0;
 /// Until when some source is policed; programs look no source up after that.
 pub(crate) const PENALTIES_UNTIL: usize = 1;
+/// The class of what no rule gives another, plus one.
+pub(crate) const DEFAULT_CLASS: usize = 2;
+/// The secret numbers, two words. Programs read them from here, so that they are in no listing, and
+/// so that no hash is a constant to the verifier.
+pub(crate) const SEEDS: usize = 3;
 /// Connections dropped because their source is policed.
 pub(crate) const PENALISED: usize = LINE;
 /// Buckets that were forgotten while they still held something, for want of room.
@@ -41,7 +46,8 @@ pub(crate) const TOLERANCE: usize = 2;
 pub(crate) const OFFERED: usize = 3;
 /// Those of them that it dropped.
 pub(crate) const DROPPED: usize = 4;
-/// The class it gives; read from here, so that the verifier need not follow every class apart.
+/// The class it gives, plus one; read from here, so that the verifier need not follow every class
+/// apart.
 pub(crate) const CLASS: usize = 5;
 
 /// What a table of keys has for each: the fingerprint of the key and a time. An entry whose time is
@@ -71,7 +77,11 @@ impl State {
     pub(crate) fn new() -> Result<State, KernelError> {
         let shared = Mapped::new("weir_state", WORDS)?;
         let penalties = Mapped::new("weir_penalties", PENALTIES_MAX * ENTRY_WORDS)?;
-        Ok(State { shared, penalties, seeds: Seeds::random() })
+        let seeds = Seeds::random();
+        for (word, seed) in (SEEDS..).zip(seeds.0) {
+            shared.words()[word].store(seed, Ordering::Relaxed);
+        }
+        Ok(State { shared, penalties, seeds })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -80,10 +90,6 @@ impl State {
 
     pub(crate) fn penalties_fd(&self) -> RawFd {
         self.penalties.fd()
-    }
-
-    pub(crate) fn seeds(&self) -> Seeds {
-        self.seeds
     }
 
     /// A word that all rules share.
@@ -183,7 +189,7 @@ pub(crate) fn fingerprint(seeds: Seeds, id: u64, high: u64, low: u64) -> u64 {
     let mut hash = mix(high ^ seeds.0[0], first);
     hash = mix((hash ^ low).wrapping_add(seeds.0[1]), second);
     hash = mix(hash ^ id, first);
-    hash.max(1)
+    hash | 1 << 63
 }
 
 /// What a rule's keys are told apart by from those of others: a hash of its name, so that they are

@@ -87,6 +87,8 @@ impl Bench {
             };
             state.set_rule(*slot, pace, rule.class);
         }
+        let default = policy.default_class as u64 + 1;
+        state.word(crate::state::DEFAULT_CLASS).store(default, Ordering::Relaxed);
         let load = |compiled: compile::Compiled| {
             LoadedProgram::load(ProgramKind::SocketFilter, &compiled.program).unwrap()
         };
@@ -136,4 +138,23 @@ impl Bench {
     pub(crate) fn set_overload(&self, is_overloaded: bool) {
         self.state.word(OVERLOAD).store(is_overloaded.into(), Ordering::Relaxed);
     }
+}
+
+/// Runs on a thread that has these capabilities only.
+pub(crate) fn within_capabilities<T: Send>(
+    capabilities: rustix::thread::CapabilitySet,
+    run: impl FnOnce() -> T + Send,
+) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let sets = rustix::thread::CapabilitySets {
+                effective: capabilities,
+                permitted: capabilities,
+                inheritable: rustix::thread::CapabilitySet::empty(),
+            };
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            run()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }

@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use super::frame::count;
 use crate::asm::{Alu, Assembler, Atomic, Cond, Label, Reg, Size};
 use crate::limits::{BUCKET_ATTEMPTS, WAYS};
-use crate::state::{CONTENDED, FORGOTTEN, INTERVAL, MULTIPLIERS, OVERLOAD, Seeds, TOLERANCE};
+use crate::state::{CONTENDED, FORGOTTEN, INTERVAL, MULTIPLIERS, OVERLOAD, SEEDS, TOLERANCE};
 
 /// Bytes of a table's entry and line.
 const ENTRY: i32 = 16;
@@ -64,25 +64,21 @@ pub(super) struct Keys {
 /// Writes the function `keyed(R1, R2: both halves of the key, R3: the rule's number, R4: now, R5:
 /// the rule's line)`: finds the key's bucket, or takes the one of its line that is the least ahead
 /// of time, and asks that. Two keys that take the same one at once share it for one connection.
-pub(super) fn keyed(
-    asm: &mut Assembler,
-    function: Label,
-    bucket: Label,
-    keys: Keys,
-    state: RawFd,
-    seeds: Seeds,
-) {
+pub(super) fn keyed(asm: &mut Assembler, function: Label, bucket: Label, keys: Keys, state: RawFd) {
     let (found, idle) = (asm.label(), asm.label());
     asm.place(function);
     asm.mov(Reg::R6, Reg::R5);
     asm.mov(Reg::R7, Reg::R4);
-    line(asm, keys, seeds);
+    line(asm, keys, state);
     let ways: Vec<Label> = (0..WAYS).map(|_| asm.label()).collect();
     for (at, way) in (0..).step_by(ENTRY as usize).zip(&ways) {
         asm.load(Size::Double, Reg::R2, Reg::R8, at);
         asm.jump(Cond::Equal, Reg::R2, Reg::R0, *way);
     }
+    // From here on `R1` is the address of an entry's time. It is made at once: without CAP_PERFMON
+    // the verifier takes no sum of an address that was another on another way.
     asm.mov(Reg::R1, Reg::R8);
+    asm.alu(Alu::Add, Reg::R1, 8);
     asm.load(Size::Double, Reg::R2, Reg::R8, 8);
     for at in (0..).step_by(ENTRY as usize).take(WAYS).skip(1) {
         let next = asm.label();
@@ -90,7 +86,7 @@ pub(super) fn keyed(
         asm.jump(Cond::GreaterOrEqual, Reg::R3, Reg::R2, next);
         asm.mov(Reg::R2, Reg::R3);
         asm.mov(Reg::R1, Reg::R8);
-        asm.alu(Alu::Add, Reg::R1, i32::from(at));
+        asm.alu(Alu::Add, Reg::R1, i32::from(at) + 8);
         asm.place(next);
     }
     asm.jump(Cond::LessOrEqual, Reg::R2, Reg::R7, idle);
@@ -99,17 +95,16 @@ pub(super) fn keyed(
     count(asm, Reg::R2, FORGOTTEN);
     asm.mov(Reg::R1, Reg::R4);
     asm.place(idle);
-    asm.store(Size::Double, Reg::R1, 8, 0);
-    asm.store(Size::Double, Reg::R1, 0, Reg::R0);
+    asm.store(Size::Double, Reg::R1, 0, 0);
+    asm.store(Size::Double, Reg::R1, -8, Reg::R0);
     asm.goto(found);
     for (at, way) in (0..).step_by(ENTRY as usize).zip(&ways) {
         asm.place(*way);
         asm.mov(Reg::R1, Reg::R8);
-        asm.alu(Alu::Add, Reg::R1, at);
+        asm.alu(Alu::Add, Reg::R1, at + 8);
         asm.goto(found);
     }
     asm.place(found);
-    asm.alu(Alu::Add, Reg::R1, 8);
     asm.mov(Reg::R2, Reg::R6);
     asm.mov(Reg::R3, Reg::R7);
     asm.call_function(bucket);
@@ -118,9 +113,9 @@ pub(super) fn keyed(
 
 /// Writes the function `policed(R1, R2: both halves of the source, R3: its number, R4: now)`, which
 /// says in `R0` until when the source is policed, or 0.
-pub(super) fn policed(asm: &mut Assembler, function: Label, penalties: Keys, seeds: Seeds) {
+pub(super) fn policed(asm: &mut Assembler, function: Label, penalties: Keys, state: RawFd) {
     asm.place(function);
-    line(asm, penalties, seeds);
+    line(asm, penalties, state);
     for at in (0..).step_by(ENTRY as usize).take(WAYS) {
         let next = asm.label();
         asm.load(Size::Double, Reg::R2, Reg::R8, at);
@@ -134,7 +129,7 @@ pub(super) fn policed(asm: &mut Assembler, function: Label, penalties: Keys, see
 
 /// The fingerprint of a key into `R0` and the address of its line into `R8`; as
 /// [`fingerprint`](crate::state::fingerprint) has it. Takes `R1` to `R3`.
-fn line(asm: &mut Assembler, keys: Keys, seeds: Seeds) {
+fn line(asm: &mut Assembler, keys: Keys, state: RawFd) {
     let [first, second] = MULTIPLIERS;
     let mix = |asm: &mut Assembler, multiplier: u64| {
         asm.imm64(Reg::R8, multiplier);
@@ -143,19 +138,19 @@ fn line(asm: &mut Assembler, keys: Keys, seeds: Seeds) {
         asm.alu(Alu::ShiftRight, Reg::R8, 32);
         asm.alu(Alu::Xor, Reg::R0, Reg::R8);
     };
-    asm.imm64(Reg::R0, seeds.0[0]);
+    asm.map_value(Reg::R8, state, (SEEDS * 8) as u32);
+    asm.load(Size::Double, Reg::R0, Reg::R8, 0);
     asm.alu(Alu::Xor, Reg::R0, Reg::R1);
     mix(asm, first);
     asm.alu(Alu::Xor, Reg::R0, Reg::R2);
-    asm.imm64(Reg::R8, seeds.0[1]);
+    asm.map_value(Reg::R8, state, (SEEDS * 8 + 8) as u32);
+    asm.load(Size::Double, Reg::R8, Reg::R8, 0);
     asm.alu(Alu::Add, Reg::R0, Reg::R8);
     mix(asm, second);
     asm.alu(Alu::Xor, Reg::R0, Reg::R3);
     mix(asm, first);
-    let some = asm.label();
-    asm.jump(Cond::NotEqual, Reg::R0, 0, some);
-    asm.mov(Reg::R0, 1);
-    asm.place(some);
+    asm.imm64(Reg::R8, 1 << 63);
+    asm.alu(Alu::Or, Reg::R0, Reg::R8);
     asm.mov(Reg::R1, Reg::R0);
     asm.alu(Alu::And, Reg::R1, (keys.count / WAYS - 1) as i32);
     asm.alu(Alu::Mul, Reg::R1, LINE);

@@ -1,6 +1,6 @@
 //! From rules to programs. A program looks what it has before it is (`parse`), finds the rules that
-//! may hold for the source (`lookup`, in what `sources` and `table` prepared), and goes through them
-//! in order (`steps`, `bucket`). Nothing here asks the kernel for anything but maps.
+//! may hold for the source (`lookup`, in what `sources` and `table` prepared), and goes through
+//! them in order (`steps`, `bucket`). Nothing here asks the kernel for anything but maps.
 
 mod bucket;
 mod frame;
@@ -15,11 +15,13 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::os::fd::RawFd;
+
 use crate::asm::{Alu, Assembler, Label, Program, Reg};
 use crate::error::KernelError;
 use crate::policy::{Key, Limit, Policy, Rule};
-use crate::state::{State, class_word};
-use crate::sys::{Mapped, SocketArray};
+use crate::state::{DEFAULT_CLASS, State, class_word};
+use crate::sys::Mapped;
 
 use bucket::Keys;
 use frame::*;
@@ -81,7 +83,9 @@ impl Hook {
     fn verdicts(self) -> Verdicts {
         match self {
             // As many bytes as are kept: all or none.
-            Hook::Socket { .. } | Hook::TestRun => Verdicts { pass: -1, drop: 0 },
+            Hook::Socket { .. } => Verdicts { pass: -1, drop: 0 },
+            #[cfg(test)]
+            Hook::TestRun => Verdicts { pass: -1, drop: 0 },
             // TCX_NEXT and TCX_DROP.
             Hook::Tcx => Verdicts { pass: -1, drop: 2 },
             // XDP_PASS and XDP_DROP.
@@ -112,10 +116,14 @@ pub(crate) fn police(plan: &Plan<'_>, hook: Hook) -> Result<Compiled, KernelErro
     Ok(Compiled { program: asm.finish(plan.instructions_max)?, tables })
 }
 
-/// Compiles the program that chooses a socket of `sockets`, which has one for each class and
-/// worker.
-pub(crate) fn steer(plan: &Plan<'_>, sockets: &SocketArray) -> Result<Compiled, KernelError> {
-    steer::steer(plan, steer::Choice::Sockets(sockets))
+/// Compiles the program that chooses a socket of an array, which has a part with a socket for each
+/// worker for each class; `lanes` says which.
+pub(crate) fn steer(
+    plan: &Plan<'_>,
+    sockets: RawFd,
+    lanes: &[usize],
+) -> Result<Compiled, KernelError> {
+    steer::steer(plan, steer::Choice::Sockets { array: sockets, lanes })
 }
 
 /// The same choice of a class, as the result of a policing program: the index plus one. There are
@@ -154,7 +162,8 @@ fn decide(
 fn count_class(asm: &mut Assembler, plan: &Plan<'_>) {
     let known = asm.label();
     asm.jump(crate::asm::Cond::NotEqual, CLASS, 0, known);
-    asm.mov(CLASS, plan.policy.default_class as i32 + 1);
+    asm.map_value(Reg::R1, plan.state.fd(), (DEFAULT_CLASS * 8) as u32);
+    asm.load(crate::asm::Size::Double, CLASS, Reg::R1, 0);
     asm.place(known);
     asm.alu(Alu::Sub, CLASS, 1);
     // The verifier is told what is so: there are at most eight classes.
@@ -167,7 +176,7 @@ fn count_class(asm: &mut Assembler, plan: &Plan<'_>) {
 
 /// Writes the functions that steps call; the verifier refuses those that nobody calls.
 fn write_functions(asm: &mut Assembler, plan: &Plan<'_>, functions: Functions) {
-    let (state, seeds) = (plan.state.fd(), plan.state.seeds());
+    let state = plan.state.fd();
     let has = |wanted: fn(&Key) -> bool| {
         plan.rules().any(|rule| match &rule.limit {
             Some(Limit::Rate(_, key)) => wanted(key),
@@ -177,12 +186,12 @@ fn write_functions(asm: &mut Assembler, plan: &Plan<'_>, functions: Functions) {
     let is_keyed = plan.keys.filter(|_| has(|key| *key != Key::Rule));
     if let Some(keys) = is_keyed {
         let keys = Keys { fd: keys.fd(), count: plan.policy.keys };
-        bucket::keyed(asm, functions.keyed, functions.bucket, keys, state, seeds);
+        bucket::keyed(asm, functions.keyed, functions.bucket, keys, state);
     }
     if is_keyed.is_some() || has(|key| *key == Key::Rule) {
         bucket::bucket(asm, functions.bucket, state);
     }
-    bucket::policed(asm, functions.policed, steps::penalties(plan), seeds);
+    bucket::policed(asm, functions.policed, steps::penalties(plan), state);
 }
 
 impl<'a> Plan<'a> {

@@ -15,6 +15,7 @@ pub(crate) enum Hook {
         judged_on: u32,
     },
     /// In a test run, where a packet begins with its IP header.
+    #[cfg(test)]
     TestRun,
     /// At the traffic control hook of an interface, from the Ethernet header on.
     Tcx,
@@ -56,6 +57,7 @@ pub(super) fn parse(
     asm.mov(CONTEXT, Reg::R1);
     match hook {
         Hook::Socket { judged_on } => socket(asm, judged_on, families, ends),
+        #[cfg(test)]
         Hook::TestRun => test_run(asm, families, ends),
         Hook::Tcx | Hook::Xdp => link(asm, hook, families, ends, ports),
     }
@@ -97,6 +99,7 @@ fn skip_judged(asm: &mut Assembler, interface: u32, ends: Ends) {
 }
 
 /// As [`socket`], but the TCP header is yet to be found.
+#[cfg(test)]
 fn test_run(asm: &mut Assembler, families: &[(Family, Label)], ends: Ends) {
     let (v6, found) = (asm.label(), asm.label());
     asm.load(Size::Word, Reg::R0, CONTEXT, SKB_PROTOCOL);

@@ -9,12 +9,11 @@ use super::{Compiled, Goal, Plan, count, decide, parse};
 use crate::asm::{Alu, Assembler, Cond, Label, Reg, Size, Width};
 use crate::error::KernelError;
 use crate::state::{UNSTEERED, class_word};
-use crate::sys::SocketArray;
 
 /// What becomes of the class.
 pub(super) enum Choice<'a> {
     /// One of its sockets is chosen.
-    Sockets(&'a SocketArray),
+    Sockets { array: RawFd, lanes: &'a [usize] },
     /// Its index plus one is the program's result.
     #[cfg(test)]
     Result,
@@ -38,7 +37,7 @@ pub(super) fn steer(plan: &Plan<'_>, choice: Choice<'_>) -> Result<Compiled, Ker
     let (v4, v6) = (asm.label(), asm.label());
     let families = [(Family::V4, v4), (Family::V6, v6)];
     match choice {
-        Choice::Sockets(_) => parse::steering(&mut asm, &families, ends),
+        Choice::Sockets { .. } => parse::steering(&mut asm, &families, ends),
         #[cfg(test)]
         Choice::Result => parse::parse(&mut asm, parse::Hook::TestRun, &families, ends, &[]),
     }
@@ -49,7 +48,14 @@ pub(super) fn steer(plan: &Plan<'_>, choice: Choice<'_>) -> Result<Compiled, Ker
     for (class, label) in classes.iter().enumerate() {
         asm.place(*label);
         match choice {
-            Choice::Sockets(sockets) => select(&mut asm, plan, sockets.fd(), class, ends.pass),
+            Choice::Sockets { array, lanes } => {
+                if let Some(lane) = lanes.get(class) {
+                    count_steered(&mut asm, plan, class);
+                    select(&mut asm, plan, array, *lane, ends.pass);
+                } else {
+                    asm.goto(ends.pass);
+                }
+            }
             #[cfg(test)]
             Choice::Result => asm.exit_with(class as i32 + 1),
         }
@@ -59,10 +65,8 @@ pub(super) fn steer(plan: &Plan<'_>, choice: Choice<'_>) -> Result<Compiled, Ker
     Ok(Compiled { program: asm.finish(plan.instructions_max)?, tables })
 }
 
-/// Chooses the socket of a class on the worker that the connection's hash says, or on one of the
-/// next workers.
-fn select(asm: &mut Assembler, plan: &Plan<'_>, sockets: RawFd, class: usize, pass: Label) {
-    let workers = plan.policy.workers;
+/// Counts a connection for its class, if policing does not.
+fn count_steered(asm: &mut Assembler, plan: &Plan<'_>, class: usize) {
     if plan.goal == (Goal::Steer { counts: true }) {
         let no_syn = asm.label();
         parse::unless_syn(asm, no_syn);
@@ -70,6 +74,12 @@ fn select(asm: &mut Assembler, plan: &Plan<'_>, sockets: RawFd, class: usize, pa
         count(asm, Reg::R2, 0);
         asm.place(no_syn);
     }
+}
+
+/// Chooses the socket of a class on the worker that the connection's hash says, or on one of the
+/// next workers.
+fn select(asm: &mut Assembler, plan: &Plan<'_>, sockets: RawFd, lane: usize, pass: Label) {
+    let workers = plan.policy.workers;
     asm.load(Size::Word, Reg::R7, CONTEXT, HASH);
     asm.alu_of(Width::W32, Alu::Mod, Reg::R7, workers as i32);
     for tried in 0..WORKERS_TRIED.min(workers) {
@@ -81,7 +91,7 @@ fn select(asm: &mut Assembler, plan: &Plan<'_>, sockets: RawFd, class: usize, pa
             asm.place(wrapped);
         }
         asm.mov(Reg::R1, Reg::R7);
-        asm.alu(Alu::Add, Reg::R1, (class * workers) as i32);
+        asm.alu(Alu::Add, Reg::R1, (lane * workers) as i32);
         asm.store(Size::Word, Reg::R10, KEY, Reg::R1);
         asm.mov(Reg::R1, CONTEXT);
         asm.map(Reg::R2, sockets);

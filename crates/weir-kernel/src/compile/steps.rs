@@ -12,8 +12,8 @@ use super::{Goal, Plan, Step};
 use crate::asm::{Alu, Assembler, Cond, Label, Reg, Size, Width};
 use crate::policy::{Key, Limit, Rule};
 use crate::state::{
-    CLASS as CLASS_WORD, DROPPED, OFFERED, PENALISED, PENALTIES_UNTIL, PENALTY_ID, rule_id,
-    rule_word,
+    ARRIVAL, CLASS as CLASS_WORD, DROPPED, OFFERED, PENALISED, PENALTIES_UNTIL, PENALTY_ID,
+    rule_id, rule_word,
 };
 
 /// Functions that steps call.
@@ -176,7 +176,7 @@ impl<'a> Lines<'a> {
         let line = (rule_word(slot, 0) * 8) as u32;
         let Key::Prefix { v4, v6 } = key else {
             asm.map_value(Reg::R2, self.plan.state.fd(), line);
-            asm.mov(Reg::R1, Reg::R2);
+            asm.map_value(Reg::R1, self.plan.state.fd(), line + (ARRIVAL * 8) as u32);
             asm.mov(Reg::R3, NOW);
             return asm.call_function(self.functions.bucket);
         };

@@ -39,6 +39,8 @@ pub(super) struct Column {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) at: usize,
+    /// Where the places of keys are that are below the first boundary, and from the last one on.
+    pub(super) outside_at: usize,
     /// The first boundary but 0, and the last.
     pub(super) first: u64,
     pub(super) last: u64,
@@ -96,7 +98,8 @@ impl Table {
             index_at: runs_at,
             runs: runs.len() - 1,
         });
-        let index = Index { at: index_at, ..index };
+        let outside_at = values_at - 8;
+        let index = Index { at: index_at, outside_at, ..index };
         let high = Column { keys_at: 0, values_at, count: high_count, halvings, index };
         Ok(Table { map, high, low })
     }
@@ -168,8 +171,9 @@ fn index(keys: &[u64]) -> (Index, Vec<u32>, u32) {
     // The mask that programs apply allows so many.
     places.resize(slots.next_power_of_two() + 1, keys.len() as u32 - 1);
     let lengths = places.windows(2).map(|pair| pair[1] - pair[0] + 1);
-    let longest = lengths.max().unwrap_or(1);
-    (Index { at: 0, first, last, shift, slots }, places, halvings_of(longest))
+    let halvings = halvings_of(lengths.max().unwrap_or(1));
+    places.extend([0, keys.len() as u32 - 1]);
+    (Index { at: 0, outside_at: 0, first, last, shift, slots }, places, halvings)
 }
 
 /// How often so many candidates are halved until one is left, the larger half each time.

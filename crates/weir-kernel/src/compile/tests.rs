@@ -61,6 +61,17 @@ fn only_first_packets_are_judged() {
 }
 
 #[test]
+fn packets_of_connections_meet_four_instructions() {
+    let Some(bench) = refusing(|_| {}) else { return };
+    let shown = bench.program(Hook::Socket { judged_on: 0 }).to_string();
+    let begins = "0: r6 = r1\n1: r0 = *(u8 *)skb[13]\n2: r0 &= 23\n3: if r0 != 2 goto ";
+    assert!(shown.starts_with(begins), "{shown}");
+    let to: usize = shown[begins.len()..].split('\n').next().unwrap().parse().unwrap();
+    let end = format!("\n{}: r0 = -1\n{}: exit\n", 4 + to, 5 + to);
+    assert!(shown.contains(&end), "{shown}");
+}
+
+#[test]
 fn options_change_nothing() {
     let ports = |rule: &mut GuardRule| rule.on.ports = vec![(80, 80)];
     let Some(bench) = refusing(ports) else { return };
@@ -91,7 +102,8 @@ fn what_is_cut_or_no_tcp_is_not_refused_by_a_rule() {
 #[test]
 fn each_condition_decides() {
     type Conditions = fn(&mut GuardRule);
-    let cases: [(Conditions, &[(&str, &str, bool)]); 5] = [
+    type Packets = &'static [(&'static str, &'static str, bool)];
+    let cases: [(Conditions, Packets); 5] = [
         (
             |rule| {
                 let ranges = [("10.1.0.0", "10.1.255.255"), ("fd01::", "fd01::ffff")];
@@ -369,7 +381,7 @@ fn many(family_v6: bool, ranges: u128) -> Vec<(std::net::IpAddr, std::net::IpAdd
     let first = |number: u128| match family_v6 {
         false => 0x0100_0000 + number * 40_961 % 0xdead_0000,
         // Most differ in their upper halves, every tenth in its lower half only.
-        true if number % 10 != 0 => (0x2001_0000_0000 + number * 77_777) << 80,
+        true if !number.is_multiple_of(10) => (0x2001_0000_0000 + number * 77_777) << 80,
         true => (0x2a00 << 112) + number * 101,
     };
     (0..ranges).map(|number| (address(first(number)), address(first(number) + 2))).collect()

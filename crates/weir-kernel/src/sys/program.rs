@@ -113,11 +113,12 @@ impl LoadedProgram {
             return Err(KernelError::bpf("loading a program", error));
         }
         let mut log = vec![0; LOG_BYTES_MAX];
+        // It is refused again, or for the log being too short: the kernel keeps the end of it.
         match load(kind, program, &mut log) {
             Ok(fd) => Ok(LoadedProgram { fd }),
-            Err(source) => {
+            Err(_) => {
                 let log = last_lines(&log);
-                Err(KernelError::Refused { program: kind.name(), source, log })
+                Err(KernelError::Refused { program: kind.name(), source: error, log })
             }
         }
     }
