@@ -1,11 +1,12 @@
 //! An upstream as the pipeline uses it: a group of servers behind a gate, which lets in as many
 //! requests at a time as the group can take, and those of the highest class first.
 
+use std::future::{Future, pending};
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use weir_config::{self as config, Concurrency};
-use weir_guard::{ClassId, GateSettings, LimitSettings, Outcome};
+use weir_guard::{ClassId, GateSettings, LimitSettings, Outcome, ShedReason};
 use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{Choice, Group, RequestBody, ResponseBody};
 
@@ -40,9 +41,28 @@ impl Upstream {
         request: Request<RequestBody>,
         choice: Choice,
     ) -> Result<Response<ResponseBody>, OriginError> {
-        let passing = self.gate.enter(class).await.map_err(|reason| {
-            let name = self.group.config().name.as_str();
-            OriginError::new(ErrorKind::Overloaded, name, reason.as_str())
+        self.send_unless(worker, class, request, choice, pending()).await
+    }
+
+    /// The same, unless `gone` comes before its turn: then nobody waits for it any more.
+    ///
+    /// # Errors
+    /// As [`Upstream::send`].
+    pub(crate) async fn send_unless(
+        &self,
+        worker: usize,
+        class: ClassId,
+        request: Request<RequestBody>,
+        choice: Choice,
+        gone: impl Future<Output = ()>,
+    ) -> Result<Response<ResponseBody>, OriginError> {
+        let entered = tokio::select! {
+            biased;
+            entered = self.gate.enter(class) => entered.map_err(ShedReason::as_str),
+            () = gone => Err("nobody waits for it"),
+        };
+        let passing = entered.map_err(|why| {
+            OriginError::new(ErrorKind::Overloaded, self.group.config().name.as_str(), why)
         })?;
         let sent = self.group.send(worker, request, choice).await;
         passing.end(outcome(&sent));

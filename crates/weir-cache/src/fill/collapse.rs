@@ -39,7 +39,8 @@ pub enum Outcome {
     Pass(Mark),
     /// The leader's request failed.
     Failed(Failure),
-    /// The leader's response is not one that this request selects: look up and collapse again.
+    /// The leader's response is not one that this request selects, or the leader did not ask for
+    /// one: look up and collapse again.
     Retry,
 }
 

@@ -387,3 +387,16 @@ fn threads_share_one_answer() {
     });
     assert_eq!(asked.into_inner(), 1);
 }
+
+#[test]
+fn who_steps_down_leaves_the_lead_to_a_follower() {
+    let cache = cache();
+    let lead = lead(&cache, "");
+    let (one, other) = (follow(&cache, ""), follow(&cache, ""));
+    lead.step_down();
+    assert!(matches!(wait(one, ""), Outcome::Retry));
+    let next = self::lead(&cache, "");
+    assert!(matches!(wait(other, ""), Outcome::Retry));
+    let _again = follow(&cache, "");
+    drop(next);
+}

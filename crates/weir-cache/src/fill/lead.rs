@@ -69,6 +69,12 @@ impl Lead {
         self.land(Outcome::Failed(failure));
     }
 
+    /// The source was not asked, for reasons that were this request's own: one of the followers
+    /// asks it instead.
+    pub fn step_down(mut self) {
+        self.land(Outcome::Retry);
+    }
+
     /// Lets the followers have an object as it is, e.g. a stale one when validation failed. It is
     /// not stored.
     pub fn release(mut self, object: Arc<Object>) {

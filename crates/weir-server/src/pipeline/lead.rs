@@ -1,6 +1,7 @@
 //! The leader's way to the origin: it goes on when its client leaves, since others may be waiting
 //! and the cache will want the response anyway.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use weir_cache::{
 };
 use weir_http::cache_control::ResponseDirectives;
 use weir_http::conditional::is_conditional;
-use weir_origin::error::OriginError;
+use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 use weir_plugin::{Answer, ResponseHead};
 
@@ -78,10 +79,10 @@ pub(super) fn in_background(leading: Leading, flight: Lead) {
     tokio::spawn(go(leading, flight, answer));
 }
 
-async fn go(leading: Leading, flight: Lead, answer: oneshot::Sender<Led>) {
+async fn go(leading: Leading, flight: Lead, mut answer: oneshot::Sender<Led>) {
     let request_time_ms = coarse_unix_ms();
     leading.route.variants.hold(leading.target.variant, request_time_ms);
-    let response = match ask_origin(&leading, !answer.is_closed()).await {
+    let response = match ask_origin(&leading, &mut answer).await {
         Ok(response) => response,
         Err(Unasked::Failed(error)) => {
             let led = failed(&leading, flight, error);
@@ -145,7 +146,7 @@ enum Unasked {
 /// Sends the request, with the stored response's validators or without any conditions.
 async fn ask_origin(
     leading: &Leading,
-    is_waited_for: bool,
+    answer: &mut oneshot::Sender<Led>,
 ) -> Result<Response<ResponseBody>, Unasked> {
     let Source::Proxy(source) = &leading.route.source else {
         return Err(Unasked::Refused(Refusal::NotFound));
@@ -166,7 +167,16 @@ async fn ask_origin(
     let (request, choice) = outgoing.with(RequestBody::Empty);
     let upstream = target.upstream.as_ref().unwrap_or(&source.upstream);
     let began = Instant::now();
-    let mut sent = upstream.send(connection.worker.index, *class, request, choice).await;
+    let is_waited_for = !answer.is_closed();
+    // Whoever leaves before it is its turn asks for nothing; once sent, a fill goes on.
+    let gone = async {
+        match is_waited_for {
+            true => answer.closed().await,
+            false => pending().await,
+        }
+    };
+    let worker = connection.worker.index;
+    let mut sent = upstream.send_unless(worker, *class, request, choice, gone).await;
     if let Some(passage) = passage {
         passage.sent_on(&upstream.group, began, &mut sent, is_waited_for);
     }
@@ -180,7 +190,12 @@ fn failed(leading: &Leading, flight: Lead, error: OriginError) -> Led {
             Led::Stale(Arc::clone(&stale.object))
         }
         None => {
-            flight.fail(Failure::new(error.status(), error.to_string()));
+            if error.kind() == ErrorKind::Overloaded {
+                // It was its class's turn that did not come; who follows may be of a higher one.
+                flight.step_down();
+            } else {
+                flight.fail(Failure::new(error.status(), error.to_string()));
+            }
             Led::Failed(error)
         }
     }

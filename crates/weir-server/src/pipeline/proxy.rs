@@ -13,7 +13,7 @@ use super::client_body::{ClientBody, Verdict};
 use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
 use super::plugins::{self, Filled};
-use super::refuse::Refusal;
+use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
 use super::{Ask, Content, forward, tunnel};
@@ -343,7 +343,11 @@ fn failed(
     let why = error.kind().as_str();
     ask.record.is_upstream_full = error.kind() == ErrorKind::Overloaded;
     let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
-    refuse(ask, Refusal::Source(error.status(), why), cache, value)
+    let refusal = match ask.record.is_upstream_full {
+        true => Refusal::Turned(Turned::UPSTREAM),
+        false => Refusal::Source(error.status(), why),
+    };
+    refuse(ask, refusal, cache, value)
 }
 
 /// An answer of Weir's own in place of an origin's.

@@ -47,6 +47,12 @@ pub(super) struct Turned {
     pub(super) why: &'static str,
 }
 
+impl Turned {
+    /// The upstream is at its limit, and it was not the request's turn in time.
+    pub(super) const UPSTREAM: Turned =
+        Turned { answer: RefusalAnswer::Status(503), retry_s: 1, why: "upstream" };
+}
+
 impl From<Malformed> for Refusal {
     fn from(malformed: Malformed) -> Refusal {
         Refusal::Malformed(malformed)
@@ -91,11 +97,13 @@ impl Refusal {
 /// RFC 9209.
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// The field that says who refused, and for what (RFC 9209 §2.3.11 and §2.1.4).
+/// The field that says who refused, and for what (RFC 9209 §2.1.4; §2.3.11 and
+/// §2.3.12).
 fn proxy_status(why: &'static str) -> HeaderValue {
     HeaderValue::from_static(match why {
         "rate" => "weir; error=http_request_denied; details=\"rate\"",
         "concurrency" => "weir; error=http_request_denied; details=\"concurrency\"",
+        "upstream" => "weir; error=connection_limit_reached; details=\"upstream\"",
         "overload" => "weir; error=http_request_denied; details=\"overload\"",
         _ => "weir; error=http_request_denied; details=\"rule\"",
     })
