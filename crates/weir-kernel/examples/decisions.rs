@@ -1,5 +1,6 @@
-//! Prints how long decisions take in the kernel here:
-//! `cargo run -p weir-kernel --example decisions` (the time is the kernel's, so that a debug build will do). Needs the privilege to load programs.
+//! Prints how long decisions take in the kernel here. The time is the kernel's, so that a debug
+//! build will do: `cargo run -p weir-kernel --example decisions`. Needs the privilege to load
+//! programs.
 
 use std::io::{Write, stdout};
 

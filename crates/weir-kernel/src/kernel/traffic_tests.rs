@@ -200,6 +200,67 @@ fn a_flood_of_one_class_fills_no_other_queue() {
     });
 }
 
+/// A cookie's last packet finds no half-open connection, and is steered anew (RFC 4987 §3.6); and
+/// packets of IPv4 that come to a listener of both families are rules' for IPv4.
+#[test]
+fn cookies_and_listeners_of_both_families_are_steered_alike() {
+    let Some(net) = Net::new(SOURCES) else { return };
+    let policy = Policy::new(&guard(&["gold"], vec![gold()]), 2);
+    net.server(|| {
+        std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", "2").unwrap();
+        let Some(kernel) = start(&policy) else { return };
+        let listeners = listeners(&kernel, "[::]:80");
+        for _ in 0..8 {
+            for (from, to, class) in [
+                ("10.77.1.2:0", V4, "gold"),
+                ("10.77.0.2:0", V4, "default"),
+                ("[fd77::1:2]:0", V6, "gold"),
+                ("[fd77::2]:0", V6, "default"),
+            ] {
+                let _stream = net.client(|| connect(from, to, PATIENT)).unwrap();
+                // The client's last packet may still be on its way.
+                let began = Instant::now();
+                let taken = loop {
+                    match taken(&listeners) {
+                        "none" if began.elapsed() < PATIENT => std::thread::yield_now(),
+                        taken => break taken,
+                    }
+                };
+                assert_eq!(taken, class, "{from}");
+            }
+        }
+    });
+}
+
+#[test]
+fn buckets_outlast_a_storm_of_reloads() {
+    let Some(net) = Net::new(SOURCES) else { return };
+    let few = rule("few", |rule| rule.rate = per_hour(1, 20));
+    let more = || (0..8).map(|n| rule(&format!("r{n}"), |rule| rule.on.ports = vec![(n, n)]));
+    let policies = [vec![few.clone()], more().chain([few]).collect()];
+    let policies = policies.map(|rules| Policy::new(&guard(&["gold"], rules), 1));
+    net.server(|| {
+        let Some(kernel) = start(&policies[0]) else { return };
+        let listener = listen(V4, 64);
+        let _attached = kernel.attach(listener.as_fd(), "default", 0).unwrap();
+        std::thread::scope(|scope| {
+            let flood = scope.spawn(|| {
+                net.client(|| (0..2000).for_each(|_| drop(knock("10.77.0.2:0", V4))));
+            });
+            let mut next = policies.iter().cycle().skip(1);
+            while !flood.is_finished() {
+                next.by_ref().take(1).for_each(|policy| kernel.replace(policy));
+            }
+            flood.join().unwrap();
+        });
+        let counters = kernel.counters();
+        let few = counters.rules.iter().find(|rule| rule.name == "few").unwrap();
+        assert_eq!(few.offered - few.dropped, 20, "{few:?}");
+        assert!(few.offered >= 2000, "{few:?}");
+        assert!(kernel.enforcement().reasons.is_empty(), "{}", kernel.enforcement());
+    });
+}
+
 #[test]
 fn listeners_come_and_go() {
     let Some(net) = Net::new(SOURCES) else { return };
