@@ -283,7 +283,7 @@ impl<T> Gate<T> {
         self.in_flight += 1;
         self.counts[class].admitted += 1;
         self.counts[class].delay.add(waited_ns);
-        let cohort = self.limit.started(now_ns, self.in_flight);
+        let cohort = self.limit.started(now_ns, class, self.in_flight);
         debug_assert!(class < CLASSES_MAX);
         Place { class: class as u8, cohort, started_ns: now_ns }
     }

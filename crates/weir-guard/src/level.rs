@@ -15,7 +15,7 @@ const RISE: f64 = 0.01;
 
 /// Each further interval of the same kind doubles the step, up to these. Constant steps of 5 %
 /// need 46 intervals to shed nine tenths, and such of 1 % need 231 to admit them again; doubled
-/// ones 6 and 8 (`recovery_is_prompt`).
+/// ones 7 and 12 (tests below).
 const FALL_MAX: f64 = 0.4;
 const RISE_MAX: f64 = 1.0;
 
@@ -23,12 +23,12 @@ const RISE_MAX: f64 = 1.0;
 /// let in. The lowest class goes first, share by share, so that a client is either served or not
 /// and does not lose a little of everything it asks for.
 ///
-/// The scheme is DAGOR's (Zhou et al., Overload Control for Scaling WeChat Microservices, SoCC 2018,
-/// §4.2): arrivals of an interval are counted by step, and the level moves so far that by these
-/// counts the wanted part more or less would have been admitted. Two things differ. Steps of the
-/// level double while it keeps moving one way, and an interval that finds nothing between it and
-/// the next arrival moves over everything that is empty, so that it cannot be caught where there is
-/// no traffic.
+/// The scheme is DAGOR's (Zhou et al., Overload Control for Scaling WeChat Microservices, SoCC
+/// 2018, §4.2): arrivals of an interval are counted by step, and the level moves so far that by
+/// these counts the wanted part more or less would have been admitted. Two things differ. Steps of
+/// the level double while it keeps moving one way, and an interval that finds nothing between it
+/// and the next arrival moves over everything that is empty, so that it cannot be caught where
+/// there is no traffic.
 ///
 /// The least that is admitted is the first share of class 0.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ pub enum LimitSettings {
     Fixed(u32),
     /// It follows measured latency.
     Adaptive {
-        /// The least it falls to, but for probes, which halve it; at least 1.
+        /// The least it falls to, but for probes, which go lower; at least 1.
         floor: u32,
         /// Where it begins. Too small costs a few round trips, too large a few probes.
         initial: u32,
@@ -51,29 +51,37 @@ pub struct Cohort(u32);
 ///
 /// # How the adaptive limit works
 ///
-/// By Little's law an upstream that works on c requests at a time answers n > c of them with n/c of
-/// the latency it has unloaded. So `n × unloaded latency ÷ latency` estimates c: the gradient of
-/// Netflix's concurrency-limits (`Gradient2Limit`) and of Envoy's adaptive concurrency filter. The
-/// limit goes towards that plus a headroom of an eighth (at least one), in which growth shows.
+/// By Little's law an upstream that works on c requests at a time answers n > c of them in n/c of
+/// the time it needs for fewer. The limit is c and a headroom of a tenth (at least one), in which
+/// growth shows.
 ///
-/// It differs from both in what simulations showed to be needed (`tests/gate_simulation.rs`):
+/// Netflix's concurrency-limits (`Gradient2Limit`) and Envoy's adaptive concurrency filter find c
+/// as n × latency unloaded ÷ latency. A limit by that formula was tried first and failed in
+/// `tests/gate_simulation`: an unloaded latency that is too low by a tenth, by chance or because
+/// requests have become slower, lowers the limit below c, where latency no longer depends on it,
+/// and so lowers it on and on (goodput fell to half). Hence:
 ///
-/// - *The unloaded latency comes from probes*, in which the limit is lowered to 0.7 of itself, and
-///   from times with few requests in flight. A least or long-term mean of what is measured anyhow
-///   takes in queues that stand, and a limit too high then confirms itself. Envoy lowers the limit
-///   to 3, which stops most traffic; 0.7 suffices, because probes that find the latency still
-///   falling are repeated from there.
-/// - *A fall by more than an eighth needs a probe* that shows that fewer requests are answered
-///   faster. Requests can have become slower all by themselves: then lowering the limit takes
-///   throughput and gives nothing, and the baseline is what is wrong.
-/// - *Latencies are compared as means of logarithms, class by class.* One page that takes ten times
-///   as long does not outweigh the others; and as a lower limit lets through another mix of classes,
-///   these must not be mixed up.
+/// - *All measurements count.* Both parameters, c and the latency unloaded, are fitted to latency
+///   over requests in flight, where about 100 measurements are remembered (`curve`). What would fit
+///   nearly as well is possible too, and of possible c the largest is taken: the limit falls only
+///   by evidence.
+/// - *Probes give the fit something to tell from.* In one of 25 measurements the limit is lowered
+///   to 0.7 of itself, or raised by a quarter; that costs about 1 % of the throughput. (Envoy
+///   lowers it to 3, which stops most traffic.) As long as the lowest probe shows no bend, lower
+///   ones follow, so that a queue that was always there cannot pass for the unloaded latency.
+/// - *What does not fit is found out.* A surprise, that is a measurement far off the curve, makes
+///   the rest forgotten and a probe due: if fewer requests are not answered faster, they have
+///   become slower by themselves, and lowering the limit would take throughput and give nothing.
+/// - *Classes are compared each with itself.* Under a lower limit more of what is served is of the
+///   top class, which may be slower, or faster, than the others.
 /// - *A measurement is a cohort*: requests that started one after the other, looked at when they
-///   have all ended. Whoever looks at what ends within a time sees mostly fast ones.
-/// - What is not saturated is not judged: then latency says nothing about the limit.
+///   have ended. Whoever looks at what ends within a time sees mostly fast ones. The more latencies
+///   differ, the larger it is: 40 to 480 requests, or those of a second.
+/// - *Little traffic is no evidence.* When requests are not held back, latency says nothing about
+///   the limit; if few are in flight, it shows the latency unloaded.
 ///
-/// Failures lower the limit at once to 0.7 of itself, once for all that were under way.
+/// Failures lower the limit at once to 0.7 of itself, once for all that were under way. The way
+/// back is fast up to there, and slow beyond.
 #[derive(Debug)]
 pub struct AdaptiveLimit {
     settings: LimitSettings,
@@ -116,10 +124,10 @@ impl AdaptiveLimit {
         self.controller.as_ref().and_then(|controller| controller.baseline_ns())
     }
 
-    /// A request starts, and with it `in_flight` are.
-    pub fn started(&mut self, now_ns: u64, in_flight: u32) -> Cohort {
+    /// A request of a class starts, and with it `in_flight` are.
+    pub fn started(&mut self, now_ns: u64, class: usize, in_flight: u32) -> Cohort {
         let Some(controller) = &mut self.controller else { return NO_COHORT };
-        let cohort = controller.started(now_ns, in_flight);
+        let cohort = controller.started(now_ns, class, in_flight);
         self.limit = controller.limit();
         cohort
     }

@@ -102,8 +102,8 @@ pub enum Pushed<T> {
 /// A class is first-in-first-out until it has not been empty for an interval. From then on it
 /// *stands*: arrivals exceed what can be served, so in their order everyone would be served just
 /// before giving up. Then the newest goes first, and whoever has waited for the target is shed
-/// ("adaptive LIFO" and "controlled delay": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015), except
-/// for a reserve that keeps the upstream busy when arrivals pause.
+/// ("adaptive LIFO" and "controlled delay": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015),
+/// except for a reserve that keeps the upstream busy when arrivals pause.
 ///
 /// When a class is full, whoever would be served last goes: the new entry while the order is
 /// first-in-first-out, the oldest once the newest goes first.

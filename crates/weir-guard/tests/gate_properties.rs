@@ -38,6 +38,8 @@ fn queue_op() -> impl Strategy<Value = QueueOp> {
     ]
 }
 
+type ShedNumbers = Vec<(u32, ShedReason)>;
+
 /// The queue as one would write it without a thought of speed.
 struct Model {
     /// By class, oldest first: number and time.
@@ -67,7 +69,7 @@ impl Model {
         is_full.then(|| self.classes[class].remove(0).0)
     }
 
-    fn expire(&mut self, now_ns: u64, class: usize, reserve: usize) -> Vec<(u32, ShedReason)> {
+    fn expire(&mut self, now_ns: u64, class: usize, reserve: usize) -> ShedNumbers {
         let mut shed = Vec::new();
         while let Some((number, at_ns)) = self.classes[class].first().copied() {
             let waited_ns = now_ns - at_ns;
@@ -84,7 +86,7 @@ impl Model {
         shed
     }
 
-    fn pop(&mut self, now_ns: u64) -> (Option<(u32, u64)>, Vec<(u32, ShedReason)>) {
+    fn pop(&mut self, now_ns: u64) -> (Option<(u32, u64)>, ShedNumbers) {
         let mut shed = Vec::new();
         for class in 0..self.classes.len() {
             shed.extend(self.expire(now_ns, class, usize::MAX));
@@ -111,7 +113,7 @@ impl Model {
     }
 }
 
-fn numbers(shed: &[Shed<u32>]) -> Vec<(u32, ShedReason)> {
+fn numbers(shed: &[Shed<u32>]) -> ShedNumbers {
     shed.iter().map(|shed| (shed.waited.item, shed.reason)).collect()
 }
 
@@ -227,6 +229,7 @@ impl Outside {
             self.end(&shed.waited);
             assert!(self.ended.insert(shed.waited.item));
         }
+        assert!((1..=6).contains(&gate.limit()));
         assert!(!has_started || gate.in_flight() <= gate.limit());
         assert_eq!(gate.in_flight() as usize, self.running.len());
         assert_eq!(gate.waiting(), self.waiting.len());

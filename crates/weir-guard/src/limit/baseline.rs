@@ -1,6 +1,6 @@
 //! Latencies of several classes as one number: how far they are from what each class usually has.
 
-use super::cohort::{ClassLogs, Logs};
+use super::cohort::{ClassLatencies, Latencies};
 use crate::queue::CLASSES_MAX;
 
 /// Requests that a class's usual latency rests on at most, so that it follows.
@@ -12,22 +12,27 @@ const MEMORY: f64 = 1600.0;
 const SPREAD_KEPT_UP: f64 = 0.8;
 const SPREAD_KEPT_DOWN: f64 = 0.97;
 
-/// The spread of logarithms before anything is known: that of an exponential distribution.
-const SPREAD_INITIAL: f64 = 1.6;
+/// The spread before anything is known: that of an exponential distribution.
+const SPREAD_INITIAL: f64 = 1.0;
 
-/// The usual latency of each class relative to the others, as a mean of logarithms. That all of
-/// them are slower is not learnt here: it is what is measured.
+/// A single latency counts with so many times the mean at most: more is a request that hangs.
+const OUTLIER: f64 = 16.0;
+
+/// The usual latency of each class relative to the others, as logarithms. That all of them are
+/// slower is not learnt here: it is what is measured.
 #[derive(Debug)]
 pub(super) struct Baseline {
     classes: [Known; CLASSES_MAX],
-    /// Variance of logarithms within a class.
+    /// Variance of latencies within a class, in units of their mean squared.
     spread: f64,
+    /// What single latencies count with at most.
+    most_ns: [f64; CLASSES_MAX],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     count: f64,
-    mean: f64,
+    log: f64,
 }
 
 /// A measurement of all classes together.
@@ -41,54 +46,64 @@ pub(super) struct Measured {
 
 impl Baseline {
     pub(super) fn new() -> Baseline {
-        let classes = [Known::default(); CLASSES_MAX];
-        Baseline { classes, spread: SPREAD_INITIAL }
+        Baseline {
+            classes: [Known::default(); CLASSES_MAX],
+            spread: SPREAD_INITIAL,
+            most_ns: [f64::INFINITY; CLASSES_MAX],
+        }
     }
 
     /// Takes in a measurement. `None` if it is empty.
-    pub(super) fn measure(&mut self, logs: &ClassLogs) -> Option<Measured> {
-        self.learn_spread(logs);
-        let (mut sum, mut count) = (0.0, 0.0);
-        for (known, logs) in self.classes.iter().zip(logs) {
-            if known.count > 0.0 {
-                sum += logs.count * (logs.mean() - known.mean);
-                count += logs.count;
+    pub(super) fn measure(&mut self, latencies: &ClassLatencies) -> Option<Measured> {
+        self.learn_spread(latencies);
+        let (mut sum, mut count, mut all) = (0.0, 0.0, 0.0);
+        for (known, latencies) in self.classes.iter().zip(latencies) {
+            all += latencies.count;
+            if known.count > 0.0 && latencies.count > 0.0 {
+                sum += latencies.count * (latencies.log() - known.log);
+                count += latencies.count;
             }
         }
-        let all: f64 = logs.iter().map(|logs| logs.count).sum();
         if all == 0.0 {
             return None;
         }
         let latency = if count > 0.0 { sum / count } else { 0.0 };
-        for (known, logs) in self.classes.iter_mut().zip(logs) {
-            if logs.count > 0.0 {
+        for (class, latencies) in latencies.iter().enumerate() {
+            if latencies.count > 0.0 {
                 // What is left has a weighted mean of nothing, so that the whole does not move.
-                let usual = logs.mean() - latency;
-                let total = known.count + logs.count;
-                known.mean += (usual - known.mean) * logs.count / total;
+                let usual = latencies.log() - latency;
+                let known = &mut self.classes[class];
+                let total = known.count + latencies.count;
+                known.log += (usual - known.log) * latencies.count / total;
                 known.count = total.min(MEMORY);
+                self.most_ns[class] = OUTLIER * latencies.mean_ns();
             }
         }
         let error = if count > 0.0 { (self.spread / count).sqrt() } else { 1.0 };
         Some(Measured { latency, error })
     }
 
-    /// The variance of logarithms of latencies within a class.
+    /// The variance of latencies within a class, in units of their mean squared.
     pub(super) fn spread(&self) -> f64 {
         self.spread
+    }
+
+    /// What single latencies count with at most.
+    pub(super) fn most_ns(&self) -> [f64; CLASSES_MAX] {
+        self.most_ns
     }
 
     /// The geometric mean over classes.
     pub(super) fn ns(&self) -> Option<f64> {
         let count: f64 = self.classes.iter().map(|known| known.count).sum();
-        let sum: f64 = self.classes.iter().map(|known| known.count * known.mean).sum();
+        let sum: f64 = self.classes.iter().map(|known| known.count * known.log).sum();
         (count > 0.0).then(|| (sum / count).exp())
     }
 
-    fn learn_spread(&mut self, logs: &ClassLogs) {
-        let degrees: f64 = logs.iter().map(|logs| (logs.count - 1.0).max(0.0)).sum();
+    fn learn_spread(&mut self, latencies: &ClassLatencies) {
+        let degrees: f64 = latencies.iter().map(|class| (class.count - 1.0).max(0.0)).sum();
         if degrees >= 8.0 {
-            let spread = logs.iter().map(Logs::deviations).sum::<f64>() / degrees;
+            let spread = latencies.iter().map(Latencies::deviations).sum::<f64>() / degrees;
             let is_up = spread > self.spread;
             let kept = if is_up { SPREAD_KEPT_UP } else { SPREAD_KEPT_DOWN };
             self.spread = kept * self.spread + (1.0 - kept) * spread;

@@ -13,38 +13,51 @@ const OPEN_NS_MAX: u64 = 10_000_000_000;
 /// When one of enough is closed at the latest.
 const OPEN_NS: u64 = 1_000_000_000;
 /// Requests that are still out after so many times the mean latency count with their age.
-const SETTLE_LATENCIES: u64 = 8;
+const SETTLE_LATENCIES: f64 = 8.0;
 /// So do those that are out after this.
 const SETTLE_NS_MAX: u64 = 10_000_000_000;
 
-/// Number, mean and spread of logarithms of latencies.
+/// Number, mean and variance of latencies.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Logs {
+pub(super) struct Latencies {
     pub(super) count: f64,
-    pub(super) sum: f64,
-    pub(super) squares: f64,
+    sum_ns: f64,
+    squares: f64,
 }
 
-impl Logs {
-    fn add(&mut self, latency_ns: u64, count: f64) {
-        let log = (latency_ns.max(1) as f64).ln();
+impl Latencies {
+    fn add(&mut self, latency_ns: f64, count: f64) {
+        let latency_ns = latency_ns.max(1.0);
         self.count += count;
-        self.sum += count * log;
-        self.squares += count * log * log;
+        self.sum_ns += count * latency_ns;
+        self.squares += count * latency_ns * latency_ns;
     }
 
-    pub(super) fn mean(&self) -> f64 {
-        self.sum / self.count.max(1.0)
+    pub(super) fn mean_ns(&self) -> f64 {
+        self.sum_ns / self.count.max(1.0)
     }
 
-    /// Sum of squared deviations from the mean.
+    /// Logarithm of the mean.
+    pub(super) fn log(&self) -> f64 {
+        self.mean_ns().max(1.0).ln()
+    }
+
+    /// Sum of squared deviations from the mean, in units of it.
     pub(super) fn deviations(&self) -> f64 {
-        (self.squares - self.sum * self.mean()).max(0.0)
+        let mean_ns = self.mean_ns().max(1.0);
+        (self.squares / (mean_ns * mean_ns) - self.count).max(0.0)
     }
 }
 
 /// By class.
-pub(super) type ClassLogs = [Logs; CLASSES_MAX];
+pub(super) type ClassLatencies = [Latencies; CLASSES_MAX];
+
+/// Requests of a class that are still out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Out {
+    count: u32,
+    started_sum_ns: u128,
+}
 
 /// A cohort under way: first it takes requests in, then it waits for them to end.
 #[derive(Debug)]
@@ -59,12 +72,12 @@ pub(super) struct Gathering {
     starts: u32,
     starts_at_limit: u32,
     in_flight_sum: u64,
-    pub(super) logs: ClassLogs,
-    latency_sum_ns: u64,
+    pub(super) latencies: ClassLatencies,
     answered: u32,
-    /// Requests that are still out, and the sum of when they started.
-    out: u32,
-    out_started_sum_ns: u128,
+    out: [Out; CLASSES_MAX],
+    out_count: u32,
+    /// What latencies of each class count with at most.
+    most_ns: [f64; CLASSES_MAX],
 }
 
 /// What is to be done with a cohort.
@@ -84,6 +97,7 @@ impl Gathering {
         is_probe: bool,
         wanted: u32,
         skip: u32,
+        most_ns: [f64; CLASSES_MAX],
     ) -> Gathering {
         Gathering {
             id,
@@ -95,11 +109,11 @@ impl Gathering {
             starts: 0,
             starts_at_limit: 0,
             in_flight_sum: 0,
-            logs: ClassLogs::default(),
-            latency_sum_ns: 0,
+            latencies: ClassLatencies::default(),
             answered: 0,
-            out: 0,
-            out_started_sum_ns: 0,
+            out: [Out::default(); CLASSES_MAX],
+            out_count: 0,
+            most_ns,
         }
     }
 
@@ -107,7 +121,13 @@ impl Gathering {
         self.closed_ns.is_none()
     }
 
-    pub(super) fn started(&mut self, now_ns: u64, in_flight: u32, limit: u32) -> Cohort {
+    pub(super) fn started(
+        &mut self,
+        now_ns: u64,
+        class: usize,
+        in_flight: u32,
+        limit: u32,
+    ) -> Cohort {
         if !self.is_open() {
             return NO_COHORT;
         }
@@ -121,8 +141,10 @@ impl Gathering {
         self.starts += 1;
         self.starts_at_limit += u32::from(in_flight >= limit);
         self.in_flight_sum += u64::from(in_flight);
-        self.out += 1;
-        self.out_started_sum_ns += u128::from(now_ns);
+        self.out_count += 1;
+        let out = &mut self.out[class.min(CLASSES_MAX - 1)];
+        out.count += 1;
+        out.started_sum_ns += u128::from(now_ns);
         if self.starts >= self.wanted {
             self.closed_ns = Some(now_ns);
         }
@@ -136,12 +158,13 @@ impl Gathering {
         latency_ns: u64,
         outcome: Outcome,
     ) {
-        self.out = self.out.saturating_sub(1);
-        let started_ns = u128::from(started_ns);
-        self.out_started_sum_ns = self.out_started_sum_ns.saturating_sub(started_ns);
+        let class = class.min(CLASSES_MAX - 1);
+        self.out_count = self.out_count.saturating_sub(1);
+        let out = &mut self.out[class];
+        out.count = out.count.saturating_sub(1);
+        out.started_sum_ns = out.started_sum_ns.saturating_sub(started_ns.into());
         if outcome == Outcome::Answered {
-            self.logs[class.min(CLASSES_MAX - 1)].add(latency_ns, 1.0);
-            self.latency_sum_ns = self.latency_sum_ns.saturating_add(latency_ns);
+            self.latencies[class].add((latency_ns as f64).min(self.most_ns[class]), 1.0);
             self.answered += 1;
         }
     }
@@ -156,17 +179,32 @@ impl Gathering {
             }
             return Progress::Goes;
         };
-        if self.out == 0 {
-            let is_enough = self.answered >= self.starts / 2 && self.answered > 0;
-            return if is_enough { Progress::IsComplete } else { Progress::IsVoid };
+        if self.out_count > 0 {
+            let waited_ns = now_ns.saturating_sub(closed_ns);
+            let sum_ns: f64 = self.latencies.iter().map(|class| class.sum_ns).sum();
+            let mean_ns = sum_ns / f64::from(self.answered.max(1));
+            let patience_ns =
+                if self.answered == 0 { u64::MAX } else { (mean_ns * SETTLE_LATENCIES) as u64 };
+            if waited_ns < patience_ns.min(SETTLE_NS_MAX) {
+                return Progress::Goes;
+            }
         }
-        let waited_ns = now_ns.saturating_sub(closed_ns);
-        let mean_ns = self.latency_sum_ns.checked_div(self.answered.into());
-        let patience_ns = mean_ns.map_or(SETTLE_NS_MAX, |mean_ns| mean_ns * SETTLE_LATENCIES);
-        if waited_ns < patience_ns.min(SETTLE_NS_MAX) {
-            return Progress::Goes;
+        if self.answered == 0 || self.answered < self.starts / 2 {
+            return Progress::IsVoid;
         }
-        if self.answered < self.starts / 2 { Progress::IsVoid } else { Progress::IsComplete }
+        self.count_those_out(now_ns);
+        Progress::IsComplete
+    }
+
+    /// Who is not back yet has taken as long as it is out, if not longer.
+    fn count_those_out(&mut self, now_ns: u64) {
+        for (class, out) in self.out.iter_mut().enumerate().filter(|(_, out)| out.count > 0) {
+            let count = f64::from(out.count);
+            let age_ns = now_ns as f64 - out.started_sum_ns as f64 / count;
+            self.latencies[class].add(age_ns.min(self.most_ns[class]), count);
+            *out = Out::default();
+        }
+        self.out_count = 0;
     }
 
     /// Whether the limit was what held requests back, by and large.

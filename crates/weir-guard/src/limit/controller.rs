@@ -4,17 +4,19 @@ use super::baseline::Baseline;
 use super::cohort::{Gathering, Progress};
 use super::curve::{Curve, POSSIBLE, POSSIBLE_IN_LEAPS};
 use super::{Cohort, Outcome};
+use crate::queue::CLASSES_MAX;
 
-/// Requests of a cohort for each unit of spread (the variance of logarithms of latencies): 240 for
-/// exponential latencies, whose mean is then known to 8 %; the least and most.
-const COHORT_PER_SPREAD: f64 = 150.0;
+/// Requests of a cohort for each unit of spread (the variance of latencies in units of their mean
+/// squared): so many measure the mean to 6 %. The least and most.
+const COHORT_PER_SPREAD: f64 = 240.0;
 const COHORT_MIN: f64 = 40.0;
-const COHORT_MAX: f64 = 400.0;
-/// While the limit grows in leaps, cohorts are a quarter of that; on the way back to a limit that is
-/// known, they only give failures time to show.
+const COHORT_MAX: f64 = 480.0;
+/// While the limit grows in leaps, cohorts are a quarter of that; on the way back to a limit that
+/// is known, they only give failures time to show.
 const COHORT_LEAP: f64 = 0.25;
 const COHORT_BACK: f64 = 8.0;
-/// A cohort is also at least so many rounds of what is in flight, so that it sees the limit at work.
+/// A cohort is also at least so many rounds of what is in flight, so that it sees the limit at
+/// work.
 const ROUNDS: u32 = 2;
 
 /// Requests over the knee, as a part of it: there growth shows.
@@ -26,12 +28,16 @@ const LEAP: f64 = 1.5;
 /// Cohorts without any queue after which the limit is taken to be far too low.
 const LEAP_AFTER: u32 = 3;
 
-/// The limit during a probe, as a part of itself: with the headroom, 0.78 of the knee, so that a
+/// The limit during a probe, as a part of itself: with the headroom, 0.77 of the knee, so that a
 /// tenth more or less of either does not matter.
 const PROBE: f64 = 0.7;
+/// Every other probe goes up instead. If the knee is where it is thought to be, latency rises by a
+/// quarter for one cohort in 50; if by chance it is thought to be far too low, nothing else shows
+/// it.
+const PROBE_UP: f64 = 1.25;
 /// A probe that goes on from the least that was measured, because there was a queue even there.
 const PROBE_FURTHER: f64 = 0.5;
-/// The knee lies below this part of the least measured: then there was.
+/// There was if the knee lies below this multiple of the least measured.
 const BRACKET: f64 = 1.1;
 /// Cohorts between probes. A probe costs a fifth of the throughput while it lasts, so one in 25
 /// cohorts costs less than 1 %.
@@ -68,6 +74,8 @@ pub(super) struct Controller {
     unbounded: u32,
     since_probe: u32,
     wants_probe: bool,
+    /// Whether the last regular probe went up.
+    was_up: bool,
     baseline: Baseline,
     gathering: Gathering,
     curve: Curve,
@@ -94,8 +102,9 @@ impl Controller {
             unbounded: 0,
             since_probe: 0,
             wants_probe: false,
+            was_up: false,
             baseline: Baseline::new(),
-            gathering: Gathering::new(Cohort(1), 0, false, 1, 0),
+            gathering: Gathering::new(Cohort(1), 0, false, 1, 0, [0.0; CLASSES_MAX]),
             curve: Curve::new(),
             ids: 1,
             failures: 0,
@@ -122,9 +131,9 @@ impl Controller {
         Some((self.baseline.ns()? * unloaded) as u64)
     }
 
-    pub(super) fn started(&mut self, now_ns: u64, in_flight: u32) -> Cohort {
+    pub(super) fn started(&mut self, now_ns: u64, class: usize, in_flight: u32) -> Cohort {
         let limit = self.limit();
-        let cohort = self.gathering.started(now_ns, in_flight, limit);
+        let cohort = self.gathering.started(now_ns, class, in_flight, limit);
         self.tick(now_ns);
         cohort
     }
@@ -168,12 +177,14 @@ impl Controller {
         let limit = if is_probe { self.probe.round() as u32 } else { self.limit() };
         let wanted = (cohort as u32).max(ROUNDS * limit);
         let skip = if is_probe { 0 } else { limit };
-        self.gathering = Gathering::new(Cohort(self.ids), now_ns, is_probe, wanted, skip);
+        let most_ns = self.baseline.most_ns();
+        self.gathering = Gathering::new(Cohort(self.ids), now_ns, is_probe, wanted, skip, most_ns);
     }
 
     fn judge(&mut self) {
         let in_flight = self.gathering.in_flight();
-        let is_saturated = self.gathering.is_probe || self.gathering.is_saturated();
+        let is_lower = self.gathering.is_probe && self.probe < self.limit;
+        let is_saturated = is_lower || self.gathering.is_saturated();
         // Of requests that were not held back only those count that cannot have met a queue. That
         // few came says nothing about the limit.
         if !is_saturated && in_flight > PROBE * self.limit {
@@ -181,7 +192,7 @@ impl Controller {
             return;
         }
         let is_first = self.curve.fit().is_none();
-        let Some(measured) = self.baseline.measure(&self.gathering.logs) else { return };
+        let Some(measured) = self.baseline.measure(&self.gathering.latencies) else { return };
         self.curve.set_possible(if self.leaps { POSSIBLE_IN_LEAPS } else { POSSIBLE });
         let is_surprise = self.curve.add(in_flight, measured.latency, measured.error);
         if !is_saturated {
@@ -223,7 +234,9 @@ impl Controller {
         let is_known = fit.weight_below >= WEIGHT_ENOUGH;
         let every = if is_known { PROBE_EVERY } else { PROBE_EVERY_AT_FIRST };
         if self.since_probe >= every {
-            self.probe_at(PROBE * self.limit);
+            self.was_up = !self.was_up;
+            let part = if self.was_up { PROBE_UP } else { PROBE };
+            self.probe_at(part * self.limit);
         }
     }
 
@@ -255,7 +268,7 @@ impl Controller {
     fn probe_at(&mut self, in_flight: f64) {
         if in_flight.round() >= 1.0 {
             self.wants_probe = true;
-            self.probe = in_flight;
+            self.probe = in_flight.min(self.ceiling);
         }
     }
 

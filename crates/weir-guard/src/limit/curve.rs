@@ -15,7 +15,7 @@ const MODEL_ERROR: f64 = 0.02;
 /// deviations; and the same for growth in leaps, which would otherwise end by chance and far too
 /// low: being too high for a moment is put right soon, being too low is not.
 pub(super) const POSSIBLE: f64 = 1.0;
-pub(super) const POSSIBLE_IN_LEAPS: f64 = 4.0;
+pub(super) const POSSIBLE_IN_LEAPS: f64 = 6.25;
 /// The knee is looked for in such steps.
 const STEP: f64 = BIN / 2.0;
 /// What is measured below this part of the knee shows the latency without a queue.
@@ -30,8 +30,9 @@ const DRIFT_COHORTS: f64 = 4.0;
 /// Cohorts by how many requests were in flight, and the curve through them.
 ///
 /// An upstream that works on c requests at a time answers n of them in a time that is constant up
-/// to c, and grows in proportion to n from there (J. Little, A Proof for the Queuing Formula L = λW,
-/// Operations Research 9(3), 1961). Both parameters, that time and c, are found by least squares.
+/// to c, and grows in proportion to n from there (J. Little, A Proof for the Queuing Formula L =
+/// λW, Operations Research 9(3), 1961). Both parameters, that time and c, are found by least
+/// squares.
 #[derive(Debug)]
 pub(super) struct Curve {
     bins: Box<[Bin; BINS]>,
@@ -62,7 +63,7 @@ pub(super) struct Fit {
     pub(super) least: f64,
     pub(super) most: f64,
     /// The best guess of the knee.
-    pub(super) best: f64,
+    best: f64,
     /// Weight of what shows the latency without a queue.
     pub(super) weight_below: f64,
 }
@@ -81,8 +82,8 @@ impl Curve {
         self.possible = possible;
     }
 
-    /// Adds a cohort: how many were in flight, the logarithm of latency, its standard error. Returns
-    /// whether that was such a surprise that everything before is forgotten.
+    /// Adds a cohort: how many were in flight, the logarithm of latency, its standard error.
+    /// Returns whether that was such a surprise that everything before is forgotten.
     pub(super) fn add(&mut self, in_flight: f64, latency: f64, error: f64) -> bool {
         let in_flight = in_flight.max(1.0).ln();
         let error = error.hypot(MODEL_ERROR);
@@ -122,8 +123,14 @@ impl Curve {
             let bins = self.bins.iter().filter(|bin| bin.weight > WEIGHT_MIN);
             bins.map(|bin| (bin.weight, bin.in_flight / bin.weight, bin.latency / bin.weight))
         };
-        let least = points().map(|(_, in_flight, _)| in_flight).next()?;
-        let most = points().map(|(_, in_flight, _)| in_flight).last()?;
+        let (least, most) = points()
+            .map(|(_, in_flight, _)| in_flight)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), in_flight| {
+                (least.min(in_flight), most.max(in_flight))
+            });
+        if least > most {
+            return None;
+        }
         let weights: f64 = points().map(|(weight, ..)| weight).sum();
         let at = |knee: f64| {
             let queue = |in_flight: f64| (in_flight - knee).max(0.0);

@@ -1,6 +1,8 @@
 //! A gate in front of simulated origins: what it gets out of them under too much load, and how it
 //! follows when they change. Everything is seeded; the numbers are printed and held to bounds.
 
+#![allow(clippy::print_stdout, reason = "the numbers are what one runs it for")]
+
 mod origin;
 mod simulation;
 
@@ -11,30 +13,31 @@ use crate::simulation::Simulation;
 
 const MS: f64 = 1e6;
 
-/// What each server's worth of requests too many costs a thrashing origin: with ten times as many it
-/// does 36 % of its best.
+/// What each server's worth of requests too many costs a thrashing origin: with ten times as many
+/// it does 36 % of its best.
 const THRASH: f64 = 0.2;
 
 /// What the top class asks for, as a part of the origin's capacity.
 const TOP: f64 = 0.3;
 
-fn origins() -> Vec<(&'static str, OriginModel)> {
-    let fifo = |servers, work| OriginModel { servers, work, discipline: Discipline::Fifo };
-    let shared = |servers, work, thrash| OriginModel {
-        servers,
-        work,
-        discipline: Discipline::Shared { thrash },
-    };
-    vec![
-        ("constant", fifo(16, Work::Constant(20.0 * MS))),
+fn fifo(servers: usize, work: Work) -> OriginModel {
+    OriginModel { servers, work, discipline: Discipline::Fifo }
+}
+
+fn shared(servers: usize, work: Work, thrash: f64) -> OriginModel {
+    OriginModel { servers, work, discipline: Discipline::Shared { thrash } }
+}
+
+fn exponential() -> OriginModel {
+    fifo(16, Work::Exponential(20.0 * MS))
+}
+
+/// Origins whose requests are alike, and others.
+fn usual_origins() -> [(&'static str, OriginModel); 3] {
+    [
         ("nearly constant", fifo(16, Work::Even(20.0 * MS))),
-        ("exponential", fifo(16, Work::Exponential(20.0 * MS))),
+        ("exponential", exponential()),
         ("mixed 10x", fifo(16, Work::Mixed(20.0 * MS))),
-        ("few, slow", fifo(4, Work::Exponential(60.0 * MS))),
-        ("many", fifo(100, Work::Exponential(100.0 * MS))),
-        ("shared", shared(16, Work::Exponential(20.0 * MS), 0.0)),
-        ("thrashing", shared(16, Work::Exponential(20.0 * MS), THRASH)),
-        ("thrashing, constant", shared(16, Work::Constant(20.0 * MS), THRASH)),
     ]
 }
 
@@ -57,27 +60,73 @@ fn see(model: OriginModel, limit: LimitSettings, rates: &[f64], measure_s: f64) 
     }
 }
 
+/// At once, twice and ten times the capacity, and at half of it. `p99_max` is for the top class's
+/// 99th percentile, as a multiple of what it is with nobody else there.
+fn check_loads(name: &str, model: OriginModel, share_min: f64, p99_max: f64) {
+    let peak = model.capacity();
+    let alone = see(model, LimitSettings::default(), &[TOP * peak, 0.0], 20.0).top_p99_ms;
+    for load in [0.5, 1.0, 2.0, 10.0] {
+        let rates = [TOP * peak, (load - TOP) * peak];
+        let seen = see(model, LimitSettings::default(), &rates, 30.0);
+        let right = see(model, LimitSettings::Fixed(model.servers as u32), &rates, 15.0);
+        let of_peak = seen.goodput / (load.min(1.0) * peak);
+        let of_right = seen.goodput / right.goodput;
+        let p99 = seen.top_p99_ms / alone;
+        println!(
+            "{name:20} {load:4}x: goodput {of_peak:.3} of peak, {of_right:.3} of that with the \
+             right limit configured; top class p99 {p99:.2} of unloaded ({alone:.0} ms; \
+             configured {:.2}), limit {:.1} for {} servers",
+            right.top_p99_ms / alone,
+            seen.limit_mean,
+            model.servers,
+        );
+        // As much as can be served comes at random moments: then nobody reaches the peak who does
+        // not let requests wait for long.
+        let share = if load == 1.0 { of_right } else { of_peak };
+        assert!(share >= share_min, "{name} {load}x: {share:.3}");
+        assert!(p99 <= p99_max, "{name} {load}x: {p99:.2}");
+    }
+}
+
 #[test]
 fn goodput_stays_at_its_peak_whatever_is_offered() {
-    for (name, model) in origins() {
+    for (name, model) in usual_origins() {
+        check_loads(name, model, 0.95, 1.5);
+    }
+    // One more than the four servers is a quarter more, and two are half as many.
+    check_loads("few, slow", fifo(4, Work::Exponential(60.0 * MS)), 0.94, 1.75);
+}
+
+#[test]
+fn goodput_stays_at_its_peak_with_many_servers() {
+    check_loads("many", fifo(100, Work::Exponential(100.0 * MS)), 0.95, 1.5);
+}
+
+#[test]
+fn goodput_stays_at_its_peak_where_requests_share_servers() {
+    check_loads("shared", shared(16, Work::Exponential(20.0 * MS), 0.0), 0.95, 1.5);
+    check_loads("thrashing", shared(16, Work::Exponential(20.0 * MS), THRASH), 0.95, 1.5);
+}
+
+/// With exactly constant work all servers get free at the same moments, and whoever comes in
+/// between waits for one whole request, whatever the limit. 1.5 times unloaded cannot be had.
+#[test]
+fn goodput_stays_at_its_peak_in_lockstep() {
+    check_loads("constant", fifo(16, Work::Constant(20.0 * MS)), 0.95, 2.1);
+    check_loads("thrashing, constant", shared(16, Work::Constant(20.0 * MS), THRASH), 0.95, 2.4);
+}
+
+#[test]
+fn little_traffic_does_not_lower_the_limit() {
+    for (name, model) in usual_origins() {
         let peak = model.capacity();
-        let alone = see(model, LimitSettings::default(), &[TOP * peak, 0.0], 60.0).top_p99_ms;
-        for load in [0.5, 1.0, 2.0, 10.0] {
-            let rates = [TOP * peak, (load - TOP) * peak];
-            let seen = see(model, LimitSettings::default(), &rates, 40.0);
-            let right = see(model, LimitSettings::Fixed(model.servers as u32), &rates, 40.0);
-            println!(
-                "{name:20} {load:4}x: goodput {:.3} of peak, {:.3} of that with the right limit \
-                 configured; top class p99 {:.2} of unloaded ({alone:.0} ms; configured {:.2}), \
-                 limit {:.1} for {} servers",
-                seen.goodput / (load.min(1.0) * peak),
-                seen.goodput / right.goodput,
-                seen.top_p99_ms / alone,
-                right.top_p99_ms / alone,
-                seen.limit_mean,
-                model.servers,
-            );
-        }
+        let mut simulation =
+            Simulation::new(model, LimitSettings::default(), &[0.02 * peak, 0.08 * peak]);
+        simulation.run(60.0);
+        assert!(simulation.tenths.iter().all(|tenth| tenth.limit >= 16), "{name}");
+        let unanswered =
+            simulation.clients.iter().map(|clients| clients.offered - clients.answered);
+        assert_eq!(unanswered.sum::<u32>(), simulation.gate.in_flight(), "{name}");
     }
 }
 
@@ -96,7 +145,7 @@ fn show(what: &str, simulation: &Simulation) {
 /// limit would only leave them idle.
 #[test]
 fn slower_requests_do_not_take_throughput() {
-    for (name, model) in origins().into_iter().take(4) {
+    for (name, model) in usual_origins() {
         let peak = model.capacity();
         let rates = [TOP / 4.0 * peak, 3.0 * peak];
         let mut simulation = Simulation::new(model, LimitSettings::default(), &rates);
@@ -111,13 +160,14 @@ fn slower_requests_do_not_take_throughput() {
         let slow = rate(&simulation, 8.0, 25.0) / (peak / 4.0);
         let again = rate(&simulation, 28.0, 35.0) / peak;
         println!("{name}: 4x slower {slow:.3} of what is possible, 3 s after that {again:.3}");
+        assert!(slow >= 0.9 && again >= 0.85, "{name}: {slow:.3} {again:.3}");
     }
 }
 
 /// One that loses three quarters of its servers needs a quarter of the limit.
 #[test]
 fn limit_follows_servers_that_go_and_come_back() {
-    for (name, model) in origins().into_iter().take(4) {
+    for (name, model) in usual_origins() {
         let peak = model.capacity();
         let rates = [TOP / 4.0 * peak, 3.0 * peak];
         let mut simulation = Simulation::new(model, LimitSettings::default(), &rates);
@@ -132,12 +182,17 @@ fn limit_follows_servers_that_go_and_come_back() {
         let few = rate(&simulation, 8.0, 25.0) / (peak / 4.0);
         let again = rate(&simulation, 35.0, 45.0) / peak;
         println!("{name}: a quarter {few:.3} of what is possible, back {again:.3}");
+        assert!(few >= 0.9 && again >= 0.85, "{name}: {few:.3} {again:.3}");
+        let settled = &simulation.tenths[100..250];
+        let limits: u32 = settled.iter().map(|tenth| tenth.limit).sum();
+        let limit = f64::from(limits) / settled.len() as f64;
+        assert!((3.0..=8.0).contains(&limit), "{name}: {limit} for 4 servers");
     }
 }
 
 #[test]
 fn an_origin_that_was_down_is_used_again_at_once() {
-    let model = origins()[2].1;
+    let model = exponential();
     let peak = model.capacity();
     let mut simulation =
         Simulation::new(model, LimitSettings::default(), &[TOP * peak, 2.0 * peak]);
@@ -153,11 +208,12 @@ fn an_origin_that_was_down_is_used_again_at_once() {
     let again = rate(&simulation, 12.0, 20.0) / peak;
     println!("limit while down {during}; 2 s after {again:.3}");
     assert_eq!(during, 2);
+    assert!(again >= 0.9, "{again:.3}");
 }
 
 #[test]
 fn overload_ends_when_load_does() {
-    let model = origins()[2].1;
+    let model = exponential();
     let peak = model.capacity();
     let mut simulation =
         Simulation::new(model, LimitSettings::default(), &[TOP * peak, 9.7 * peak]);
@@ -169,11 +225,13 @@ fn overload_ends_when_load_does() {
     let over = simulation.tenths.iter().rposition(|tenth| tenth.is_overloaded);
     let served = f64::from(simulation.answered()) / (5.0 * peak);
     println!("last overloaded tenth after 60 s at 10x: {over:?}; then {served:.3} of all served");
+    assert!(over.is_none_or(|tenth| tenth <= 4), "{over:?}");
+    assert!(simulation.clients.iter().all(|clients| clients.answered >= clients.offered - 20));
 }
 
 #[test]
 fn a_burst_after_an_hour_of_silence_is_served() {
-    let model = origins()[2].1;
+    let model = exponential();
     let peak = model.capacity();
     let mut simulation = Simulation::new(model, LimitSettings::default(), &[0.0, 2.0 * peak]);
     simulation.run(15.0);
@@ -183,8 +241,10 @@ fn a_burst_after_an_hour_of_silence_is_served() {
     simulation.set_rates(&[TOP * peak, 9.7 * peak]);
     simulation.run(10.0);
     show("burst after an hour", &simulation);
-    println!("goodput in the first second {:.3}", rate(&simulation, 0.0, 1.0) / peak);
-    println!("goodput in ten {:.3}", rate(&simulation, 0.0, 10.0) / peak);
+    let first = rate(&simulation, 0.0, 1.0) / peak;
+    let ten = rate(&simulation, 0.0, 10.0) / peak;
+    println!("goodput in the first second {first:.3}, in ten {ten:.3}");
+    assert!(first >= 0.85 && ten >= 0.9);
 }
 
 /// Under a lower limit more of what is served is of the top class. If that is slower, or faster, a
@@ -192,7 +252,7 @@ fn a_burst_after_an_hour_of_silence_is_served() {
 #[test]
 fn classes_of_different_cost_do_not_mislead() {
     for work in [0.25, 4.0] {
-        let model = origins()[2].1;
+        let model = exponential();
         let peak = model.capacity();
         let rates = [0.3 / work * peak, 2.0 * peak];
         let mut simulation = Simulation::new(model, LimitSettings::default(), &rates);
@@ -203,13 +263,13 @@ fn classes_of_different_cost_do_not_mislead() {
         let [top, low] = [0, 1].map(|class| f64::from(simulation.clients[class].answered) / 40.0);
         let goodput = (top * work + low) / peak;
         println!("top class {work} times the work: {goodput:.3} of the work that can be done");
-        assert!(goodput >= 0.93);
+        assert!(goodput >= 0.95, "{work}: {goodput:.3}");
     }
 }
 
 #[test]
 fn an_origin_that_refuses_is_asked_for_less() {
-    let model = origins()[2].1;
+    let model = exponential();
     let peak = model.capacity();
     let mut simulation =
         Simulation::new(model, LimitSettings::default(), &[TOP * peak, 2.0 * peak]);
@@ -222,4 +282,5 @@ fn an_origin_that_refuses_is_asked_for_less() {
     let goodput = f64::from(simulation.answered()) / 40.0 / (0.75 * peak);
     let refused = f64::from(simulation.refused) / f64::from(simulation.answered());
     println!("{goodput:.3} of what is possible, {refused:.4} refused for each answer");
+    assert!(goodput >= 0.85 && refused <= 0.03);
 }

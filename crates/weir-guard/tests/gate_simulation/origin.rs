@@ -96,10 +96,16 @@ pub(crate) struct Origin {
     waiting: VecDeque<(f64, usize)>,
 }
 
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, PartialEq)]
 struct Progress(f64);
 
 impl Eq for Progress {}
+
+impl PartialOrd for Progress {
+    fn partial_cmp(&self, other: &Progress) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Ord for Progress {
     fn cmp(&self, other: &Progress) -> std::cmp::Ordering {

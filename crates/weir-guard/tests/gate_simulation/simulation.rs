@@ -78,7 +78,7 @@ impl Simulation {
             flying: Vec::new(),
             free: Vec::new(),
             due: Due::default(),
-            random: Random(std::env::var("SEED").map_or(7, |s| s.parse().unwrap())),
+            random: Random(7),
             now_ns: 0.0,
             refused: 0,
         };
