@@ -150,7 +150,7 @@ pub(crate) const PSEUDO_MAP_VALUE: u8 = 2;
 /// A call of a function of the program, in the place of its source register.
 pub(crate) const PSEUDO_CALL: u8 = 1;
 
-/// One instruction, or one half of [`LOAD_64`]. As `struct bpf_insn`.
+/// One instruction, or one half of a load of 64 bits. As `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Insn {
