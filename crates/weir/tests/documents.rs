@@ -106,10 +106,10 @@ fn check(command: &str, help: &mut impl FnMut(&str) -> Option<String>) -> Result
     if name.starts_with('-') || is_version || name == "help" || name == "…" {
         return Ok(());
     }
-    if name == "plugin" {
+    if name == "plugin" || name == "guard" {
         match words.next() {
             None | Some("…") => return Ok(()),
-            Some(part) => name = format!("plugin {part}"),
+            Some(part) => name = format!("{name} {part}"),
         }
     }
     let text = help(&name).ok_or_else(|| format!("no command “{name}”"))?;

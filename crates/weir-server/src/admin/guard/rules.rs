@@ -1,8 +1,8 @@
 //! Rules that are set at run time, and hold until the next reload. They replace those in force all
 //! at once; rules whose names stay keep their buckets and counters.
 //!
-//! A change runs without a pause on the thread of the admin API, as reloads do, so that none of them
-//! overtakes another.
+//! A change runs without a pause on the thread of the admin API, as reloads do, so that none of
+//! them overtakes another.
 
 use std::time::UNIX_EPOCH;
 
