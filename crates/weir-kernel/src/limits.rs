@@ -26,8 +26,8 @@ pub const INLINE_RANGES_MAX: usize = 64;
 
 /// Boundaries between source ranges that are compared by instructions; more are put into a table.
 /// Measured where branches are known from the packet before: 65 boundaries decide in 52 ns, by the
-/// table in 59; 2,000 in 38 and 41, but take 4,000 instructions and 50 ms to load. Fewer in tests, so
-/// that random rules meet both.
+/// table in 59; 2,000 in 38 and 41, but take 4,000 instructions and 50 ms to load. Fewer in tests,
+/// so that random rules meet both.
 pub const TREE_BOUNDARIES_MAX: usize = if cfg!(test) { 64 } else { 256 };
 
 /// Boundaries in a table. 100,000 ranges have 200,000; each takes 12 bytes, IPv6 24.
