@@ -164,7 +164,13 @@ impl Run {
         let options = self.options()?;
         for experiment in experiments {
             complain(&format!("{}: {}", experiment.id, experiment.title));
-            let record = experiment.run(&options)?;
+            let record = match experiment.run(&options) {
+                Err(Error::Unavailable(reason)) => {
+                    complain(&format!("skipped: {}: {reason}", experiment.id));
+                    continue;
+                }
+                run => run?,
+            };
             let folder = result_folder(&self.out, experiment.id)?;
             record.write(&folder)?;
             report::write(&record, &folder)?;

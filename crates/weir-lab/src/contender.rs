@@ -1,14 +1,17 @@
 //! The contenders: how each is called, installed, configured and started. All settings are in the
 //! files under `peers/`, each with its reason; `table` leads to them.
 
+pub mod policy;
 mod table;
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Result};
 use crate::install;
 use crate::template::render;
+use policy::Policy;
 
 pub use table::ALL;
 
@@ -25,6 +28,10 @@ pub enum Role {
     Extended,
     /// Serve the folder, as it is and through the transcoder, with an admin API to deploy by.
     Transcoder,
+    /// Stand in front of the expensive application, and shield it by a policy.
+    Guarded,
+    /// Serve the folder, with rules about paths.
+    Rules,
 }
 
 /// A server that takes part in experiments.
@@ -87,12 +94,16 @@ pub struct Place {
     pub app: PathBuf,
     /// The folder of the empty plugins, `own.wasm` and `proxy-wasm.wasm`.
     pub plugins: PathBuf,
-    /// Port on 127.0.0.1 to listen on.
+    /// Address to listen on.
+    pub host: Ipv4Addr,
+    /// Port of it to listen on.
     pub port: u16,
     /// Another one, for an admin API.
     pub admin_port: u16,
     /// The small document that [`Role::Plain`] and [`Role::Extended`] answer with.
     pub document: String,
+    /// What [`Role::Guarded`] and [`Role::Rules`] do.
+    pub policy: Policy,
 }
 
 /// What to write into a contender's folder, and how to start it.
@@ -194,11 +205,12 @@ impl Place {
     fn values(&self) -> Vec<(&'static str, String)> {
         let show = |path: &Path| path.display().to_string();
         let (user, group) = worker_user();
-        vec![
+        let own = vec![
             ("dir", show(&self.dir)),
             ("root", show(&self.root)),
             ("app", show(&self.app)),
             ("plugins", show(&self.plugins)),
+            ("host", self.host.to_string()),
             ("port", self.port.to_string()),
             ("admin-port", self.admin_port.to_string()),
             // JSON is YAML.
@@ -207,7 +219,8 @@ impl Place {
             ("modules", "/usr/lib/apache2/modules".to_owned()),
             ("user", user),
             ("group", group),
-        ]
+        ];
+        own.into_iter().chain(self.policy.values()).collect()
     }
 }
 
@@ -251,9 +264,11 @@ mod tests {
             root: "/lab/root".into(),
             app: "/lab/app".into(),
             plugins: "/lab/plugins".into(),
+            host: Ipv4Addr::LOCALHOST,
             port: 8_123,
             admin_port: 8_124,
             document: "a \"small\"\ndocument".to_owned(),
+            policy: Policy::default(),
         };
         for contender in &ALL {
             for (role, _) in contender.roles {

@@ -54,6 +54,9 @@ pub enum Error {
         /// The parser's reason.
         source: serde_json::Error,
     },
+    /// Something that this system or user does not allow; other experiments may still run.
+    #[error("{0}")]
+    Unavailable(String),
     /// A command line that makes no sense.
     #[error("{0}")]
     Usage(String),

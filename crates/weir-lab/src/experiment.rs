@@ -2,6 +2,8 @@
 
 mod extended;
 mod grid;
+mod guarded;
+mod list;
 mod memory;
 mod p1;
 mod p2;
@@ -13,12 +15,15 @@ mod s3;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::contender::policy::Policy;
 use crate::contender::{Contender, Origin, Role};
 use crate::error::{Error, Result};
 use crate::install;
 use crate::machine::{Cores, Machine};
 use crate::process::{Running, Site};
 use crate::result::{Record, Settings};
+
+pub use list::ALL;
 
 /// An experiment that the lab can run.
 pub struct Experiment {
@@ -30,64 +35,6 @@ pub struct Experiment {
     pub contenders: &'static [&'static str],
     run: fn(&Experiment, &Options) -> Result<Record>,
 }
-
-/// All experiments, in the order of the document that asks for them.
-pub static ALL: [Experiment; 9] = [
-    Experiment {
-        id: "s1",
-        title: "40 clients, one document of 500 B to 200 KB, a connection per request",
-        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor", "floor-file"],
-        run: s1::run,
-    },
-    Experiment {
-        id: "s2",
-        title: "40 clients, one document of 500 B to 200 KB, persistent connections",
-        contenders: &["weir", "nginx", "apache", "h2o", "lighttpd", "floor", "floor-file"],
-        run: s1::run,
-    },
-    Experiment {
-        id: "s3",
-        title: "40 clients, documents of a separate application over a Unix socket",
-        contenders: &["weir", "nginx", "haproxy"],
-        run: s3::run,
-    },
-    Experiment {
-        id: "s5",
-        title: "500 slow clients, each holding a response of 1 MB: memory of the server",
-        contenders: &["weir", "nginx"],
-        run: memory::run_slow,
-    },
-    Experiment {
-        id: "idle",
-        title: "10,000 idle keep-alive connections after a request each: memory of the server",
-        contenders: &["weir", "nginx"],
-        run: memory::run_idle,
-    },
-    Experiment {
-        id: "p1",
-        title: "an empty plugin: a call by itself, and in servers that answer with 500 B",
-        contenders: &["weir", "envoy"],
-        run: p1::run,
-    },
-    Experiment {
-        id: "p2",
-        title: "deploying the transcoder, and replacing one generation of a plugin by the next",
-        contenders: &["weir"],
-        run: p2::run,
-    },
-    Experiment {
-        id: "p3",
-        title: "latency and replies over the rate of requests, without and with an empty extension",
-        contenders: &["weir", "haproxy", "envoy"],
-        run: p3::run,
-    },
-    Experiment {
-        id: "p4",
-        title: "the grey-scale transcoder on pictures of 9 KB to 3.3 MB: none, native, isolated",
-        contenders: &["weir"],
-        run: p4::run,
-    },
-];
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -189,6 +136,9 @@ impl Experiment {
             samples: Vec::new(),
             memory: Vec::new(),
             timings: Vec::new(),
+            groups: Vec::new(),
+            axis: None,
+            capacity_per_s: None,
         }
     }
 }
@@ -224,7 +174,20 @@ fn start(
     options: &Options,
     record: &mut Record,
 ) -> Result<Option<Running>> {
-    match Running::start(contender, role, site, &options.weir, options.cores, target) {
+    start_with(contender, role, &Policy::default(), site, target, options, record)
+}
+
+/// The same with a policy.
+fn start_with(
+    contender: &'static Contender,
+    role: Role,
+    policy: &Policy,
+    site: &Site,
+    target: &str,
+    options: &Options,
+    record: &mut Record,
+) -> Result<Option<Running>> {
+    match Running::start(contender, role, policy, site, &options.weir, options.cores, target) {
         Ok(running) => {
             let entry = (contender.name.to_owned(), running.version.clone());
             if !record.contenders.contains(&entry) {

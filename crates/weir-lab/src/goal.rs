@@ -286,6 +286,9 @@ pub(crate) mod tests {
             samples: Vec::new(),
             memory: Vec::new(),
             timings: Vec::new(),
+            groups: Vec::new(),
+            axis: None,
+            capacity_per_s: None,
         }
     }
 

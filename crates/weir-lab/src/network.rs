@@ -70,7 +70,7 @@ impl Network {
     /// Without root, without `ip`, or when the system refuses.
     pub fn make(cores: Cores) -> Result<Network> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Error::Usage(
+            return Err(Error::Unavailable(
                 "needs root, to make network namespaces for servers and clients".to_owned(),
             ));
         }

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::contender::policy::Policy;
 use crate::contender::{Contender, Place, Role, this_program};
+use crate::costly::Capacity;
 use crate::documents::{self, SMALL};
 use crate::error::{Doing, Error, Result};
 use crate::load::blocking;
@@ -41,6 +43,8 @@ const OUTPUT_SHOWN: usize = 2_000;
 pub struct Site {
     dir: TempDir,
     app: Option<Program>,
+    /// Where contenders listen.
+    host: Ipv4Addr,
 }
 
 impl Site {
@@ -52,10 +56,22 @@ impl Site {
         let dir = public_dir()?;
         documents::write_all(&dir.path().join("root"), sizes)?;
         modules::write_all(&dir.path().join("plugins"))?;
-        let mut site = Site { dir, app: None };
+        let mut site = Site { dir, app: None, host: Ipv4Addr::LOCALHOST };
         if with_app {
-            site.start_app(cores)?;
+            site.start_app(&[], cores)?;
         }
+        Ok(site)
+    }
+
+    /// Starts the application with expensive pages; contenders will listen on `host`.
+    ///
+    /// # Errors
+    /// When the application does not start.
+    pub fn prepare_costly(capacity: Capacity, host: Ipv4Addr, cores: Cores) -> Result<Site> {
+        let mut site = Site { dir: public_dir()?, app: None, host };
+        let work = format!("{}ms", capacity.work.as_secs_f64() * 1e3);
+        let servers = capacity.servers.to_string();
+        site.start_app(&["--servers", &servers, "--work", &work], cores)?;
         Ok(site)
     }
 
@@ -83,10 +99,13 @@ impl Site {
         self.app.as_ref().map_or_else(Vec::new, |app| procfs::descendants(app.pid()))
     }
 
-    fn start_app(&mut self, cores: Cores) -> Result<()> {
+    fn start_app(&mut self, options: &[&str], cores: Cores) -> Result<()> {
         let socket = self.app_socket();
         let program = this_program();
-        let arguments = ["app".to_owned(), "--unix".to_owned(), socket.display().to_string()];
+        let path = socket.display().to_string();
+        let fixed = ["app", "--unix", &path];
+        let arguments = fixed.iter().chain(options).map(|argument| (*argument).to_owned());
+        let arguments: Vec<String> = arguments.collect();
         let log = self.dir.path().join("app.log");
         let mut app = Program::start(&program, &arguments, &log, cores.load, cores)?;
         let deadline = Instant::now() + START_TIMEOUT;
@@ -126,13 +145,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `contender` on the server core and waits until it serves `target` correctly.
+    /// Starts `contender` on the server core and waits until it serves `target` correctly. `policy`
+    /// is for the roles that have one.
     ///
     /// # Errors
     /// When it is missing, ends, or does not answer in time; with the end of its output.
     pub fn start(
         contender: &'static Contender,
         role: Role,
+        policy: &Policy,
         site: &Site,
         weir: &Path,
         cores: Cores,
@@ -145,9 +166,11 @@ impl Running {
             root: site.root(),
             app: site.app_socket(),
             plugins: site.plugins(),
-            port: free_port()?,
-            admin_port: free_port()?,
+            host: site.host,
+            port: free_port(site.host)?,
+            admin_port: free_port(site.host)?,
             document: String::from_utf8_lossy(&documents::document(SMALL)).into_owned(),
+            policy: policy.clone(),
         };
         let setup = contender.configure(role, &place)?;
         for (name, text) in &setup.files {
@@ -156,7 +179,7 @@ impl Running {
         }
         let log = dir.path().join("output.log");
         let mut program = Program::start(&path, &setup.arguments, &log, cores.server, cores)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, place.port));
+        let address = SocketAddr::from((site.host, place.port));
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, place.admin_port));
         if let Err(reason) = program.await_answer(address, target) {
             let output = tail(&log) + &tail(&dir.path().join("error.log"));
@@ -275,7 +298,7 @@ fn public_dir() -> Result<TempDir> {
 
 /// A port that was free a moment ago, below those that the system gives to outgoing connections:
 /// a load that is running meanwhile could take one of these between here and the contender's bind.
-fn free_port() -> Result<u16> {
+fn free_port(host: Ipv4Addr) -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = PORTS.end - PORTS.start;
     // Labs that run at the same time, as in tests, start looking at different places.
@@ -283,7 +306,7 @@ fn free_port() -> Result<u16> {
     for _ in 0..span {
         let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = PORTS.start + (step % u32::from(span)) as u16;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if TcpListener::bind((host, port)).is_ok() {
             return Ok(port);
         }
     }

@@ -100,6 +100,21 @@ pub fn machine_ticks(stat: &str) -> Option<MachineTicks> {
     Some(MachineTicks { busy, steal, total: busy + idle + iowait + steal })
 }
 
+/// The same of one core.
+#[must_use]
+pub fn core_ticks(stat: &str, core: usize) -> Option<MachineTicks> {
+    let name = format!("cpu{core} ");
+    let line = stat.lines().find(|line| line.starts_with(&name))?;
+    machine_ticks(&line.replacen(&name, "cpu ", 1))
+}
+
+/// Reads [`core_ticks`]; zeros if the kernel does not tell.
+#[must_use]
+pub fn read_core_ticks(core: usize) -> MachineTicks {
+    let stat = fs::read_to_string("/proc/stat").ok();
+    stat.and_then(|text| core_ticks(&text, core)).unwrap_or_default()
+}
+
 /// Reads [`MachineTicks`]; zeros if the kernel does not tell.
 #[must_use]
 pub fn read_machine_ticks() -> MachineTicks {
@@ -224,6 +239,8 @@ mod tests {
         let text = "cpu  100 5 20 1000 10 1 4 7 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         let expect = MachineTicks { busy: 130, steal: 7, total: 1_147 };
         assert_eq!(machine_ticks(text), Some(expect));
+        assert_eq!(core_ticks(text, 0).map(|ticks| (ticks.busy, ticks.total)), Some((5, 8)));
+        assert_eq!(core_ticks(text, 1), None);
         assert_eq!(machine_ticks("cpu  1 2 3\n"), None);
     }
 

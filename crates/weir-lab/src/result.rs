@@ -1,6 +1,8 @@
 //! What an experiment leaves behind: every round as it was measured, with the machine and the
 //! versions, as JSON. Tables and figures are made from this and can be made again.
 
+mod groups;
+
 use std::fs;
 use std::path::Path;
 
@@ -9,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Doing, Error, Result};
 use crate::machine::Machine;
 use crate::procfs::Memory;
+
+pub use groups::{Axis, GroupSample};
 
 /// The result of one experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +40,15 @@ pub struct Record {
     /// Rounds of single things that were timed by themselves.
     #[serde(default)]
     pub timings: Vec<Timing>,
+    /// Rounds of groups of clients under overload.
+    #[serde(default)]
+    pub groups: Vec<GroupSample>,
+    /// What was varied with them.
+    #[serde(default)]
+    pub axis: Option<Axis>,
+    /// Pages per second that the application was found to make at best, through the first contender.
+    #[serde(default)]
+    pub capacity_per_s: Option<f64>,
 }
 
 /// How an experiment was run.

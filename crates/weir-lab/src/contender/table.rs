@@ -30,6 +30,8 @@ pub static ALL: [Contender; 9] = [
             (Role::Plain, config!("weir-plain.kdl")),
             (Role::Extended, config!("weir-extended.kdl")),
             (Role::Transcoder, config!("weir-transcoder.kdl")),
+            (Role::Guarded, config!("weir-guarded.kdl")),
+            (Role::Rules, config!("weir-rules.kdl")),
         ],
         serves_files: true,
     },
@@ -41,6 +43,7 @@ pub static ALL: [Contender; 9] = [
         roles: &[
             (Role::Files, config!("nginx-files.conf")),
             (Role::Proxy, config!("nginx-proxy.conf")),
+            (Role::Guarded, config!("nginx-guarded.conf")),
         ],
         serves_files: true,
     },
@@ -75,6 +78,7 @@ pub static ALL: [Contender; 9] = [
         arguments: &["-db", "-f", "{{config}}"],
         roles: &[
             (Role::Proxy, config!("haproxy-proxy.conf")),
+            (Role::Guarded, config!("haproxy-guarded.conf")),
             (Role::Plain, config!("haproxy-plain.conf")),
             (Role::Extended, config!("haproxy-extended.conf", "haproxy-spoe.conf")),
         ],
@@ -97,6 +101,7 @@ pub static ALL: [Contender; 9] = [
         roles: &[
             (Role::Plain, config!("envoy-plain.yaml")),
             (Role::Extended, config!("envoy-extended.yaml")),
+            (Role::Guarded, config!("envoy-guarded.yaml")),
         ],
         serves_files: false,
     },
