@@ -84,7 +84,8 @@ fn check_type(method: &Method, headers: &HeaderMap) -> Result<(), &'static str> 
 }
 
 /// Where what is sent is not JSON, which pages may not send elsewhere unasked, it is told by what
-/// browsers say of the page, in every request that changes something (Fetch, "Origin header"; Fetch Metadata).
+/// browsers say of the page, in every request that changes something (Fetch, "Origin header"; Fetch
+/// Metadata).
 pub(super) fn check_page(headers: &HeaderMap) -> Result<(), &'static str> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {

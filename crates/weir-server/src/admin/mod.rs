@@ -1,5 +1,6 @@
-//! The admin API: health, metrics, status, purge, reload, plugins, guard. JSON over HTTP/1.1 on a listener
-//! of its own, which is loopback or a Unix-domain socket unless the operator insists otherwise.
+//! The admin API: health, metrics, status, purge, reload, plugins, guard. JSON over HTTP/1.1 on a
+//! listener of its own, which is loopback or a Unix-domain socket unless the operator insists
+//! otherwise.
 
 pub mod guard;
 mod handle;

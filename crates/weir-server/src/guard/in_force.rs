@@ -1,5 +1,5 @@
-//! Rules that come while the server runs: they hold until the next reload, which returns to those of
-//! the configuration.
+//! Rules that come while the server runs: they hold until the next reload, which returns to those
+//! of the configuration.
 
 use std::sync::Arc;
 use std::time::SystemTime;

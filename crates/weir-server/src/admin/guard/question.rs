@@ -177,12 +177,13 @@ impl<'a> Asked<'a> {
         let host = host.transpose()?;
         let path = path::normalise(uri.path()).map_err(|cause| format!("url: {cause}"))?;
         let to = question.to.as_deref().map(|text| address("to", text)).transpose()?;
-        let wish = Wish {
-            host: host.as_ref().map(|host| &*host.name),
-            port: host.as_ref().and_then(|host| host.port),
-            tls: uri.scheme_str().map(|scheme| scheme == "https"),
-            to,
+        let tls = uri.scheme_str().map(|scheme| scheme == "https");
+        let port = |host: &host::Host<'_>| match tls {
+            Some(tls) => Some(host.port_or_default(tls)),
+            None => host.port,
         };
+        let name = host.as_ref().map(|host| &*host.name);
+        let wish = Wish { host: name, port: host.as_ref().and_then(port), tls, to };
         let (site, listener) = wish.find(config)?;
         let route = route_of(site, path.as_str()).ok_or_else(|| {
             let name = name_of(site);
@@ -230,21 +231,22 @@ impl Wish<'_> {
             let all: Vec<String> = addresses(config).iter().map(ToString::to_string).collect();
             return Err(format!("to: nothing listens on {to}; there are {}", all.join(", ")));
         }
-        // The most likely one first.
-        candidates.sort_by_key(|address| self.unlikeness(config, address));
-        let found = candidates.iter().find_map(|address| {
+        let found = candidates.iter().filter_map(|address| {
             let mut hosts = Hosts::default();
             for site in &config.sites {
                 if let Some(listener) = site.listeners.iter().find(|l| l.address == **address) {
                     site.names.iter().for_each(|name| hosts.insert(name, (site, listener)));
                 }
             }
-            match (self.host, &config.sites[..]) {
+            let (site, listener) = match (self.host, &config.sites[..]) {
                 (Some(host), _) => hosts.find(host).copied(),
                 (None, [site]) => hosts.find(name_of(site)).copied(),
                 (None, _) => None,
-            }
+            }?;
+            let has_name = self.host.is_some_and(|host| site.names.iter().any(|n| n == host));
+            Some(((self.unlikeness(address, listener), !has_name), (site, listener)))
         });
+        let found = found.min_by_key(|(unlikeness, _)| *unlikeness).map(|(_, found)| found);
         found.ok_or_else(|| {
             let names: Vec<&str> = config.sites.iter().map(name_of).collect();
             let names = names.join(", ");
@@ -265,10 +267,8 @@ impl Wish<'_> {
         }
     }
 
-    fn unlikeness(&self, config: &Config, address: &Address) -> u8 {
-        let mut listeners = config.sites.iter().flat_map(|site| &site.listeners);
-        let has_tls = listeners.any(|l| l.address == *address && l.tls.is_some());
-        let other_tls = self.tls.is_some_and(|tls| tls != has_tls);
+    fn unlikeness(&self, address: &Address, listener: &Listener) -> u8 {
+        let other_tls = self.tls.is_some_and(|tls| tls != listener.tls.is_some());
         let other_port = match address {
             Address::Tcp(tcp) => self.port.is_some_and(|port| port != tcp.port()),
             Address::Unix(_) => true,
@@ -320,4 +320,79 @@ fn fields(question: &Question, authority: Option<&str>) -> Result<HeaderMap, Str
         }
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = r#"
+        site "a.example" "*.a.example" {
+            listen "127.0.0.1:80"
+            listen "127.0.0.1:443" tls="self-signed"
+            listen "0.0.0.0:8080"
+            route "/*" { respond "" }
+            route "/x" { respond "" }
+        }
+        site "b.example" { listen "127.0.0.1:80"; route "/only/*" { respond "" } }
+        site "*" { listen "0.0.0.0:8080"; listen "unix:/b"; route "/*" { respond "" } }
+    "#;
+
+    /// What a question reaches: site, route, where, and the name asked for in a handshake.
+    #[test]
+    fn requests_find_their_site_and_listener() {
+        let config = weir_config::parse("test.kdl", CONFIG).unwrap();
+        let check = |url: &str, to: Option<&str>, expected: &str| {
+            let to = to.map(str::to_owned);
+            let question = Question { url: url.to_owned(), to, ..Question::default() };
+            let told = match Asked::new(&config, &question) {
+                Ok(asked) => {
+                    let to = asked.to.map_or("-".to_owned(), |to| to.to_string());
+                    let name = asked.server_name.as_deref().unwrap_or("-");
+                    format!("{}{} {to} {name}", name_of(asked.site), label_of(asked.route))
+                }
+                Err(why) => why,
+            };
+            assert_eq!(told, expected, "{url} {:?}", question.to);
+        };
+        check("http://a.example/", None, "a.example/* 127.0.0.1:80 -");
+        check("http://A.example./x?y", None, "a.example/x 127.0.0.1:80 -");
+        check("http://www.a.example:8080/%78", None, "a.example/x 0.0.0.0:8080 -");
+        check("https://www.a.example/", None, "a.example/* 127.0.0.1:443 www.a.example");
+        // A proxy in front may speak TLS, at another port.
+        check("https://b.example:8443/only/", None, "b.example/only/* 127.0.0.1:80 -");
+        check("http://a.example/", Some("10.0.0.1:8080"), "a.example/* 10.0.0.1:8080 -");
+        check("http://b.example/", Some("10.0.0.1:8080"), "*/* 10.0.0.1:8080 -");
+        check("http://c.example/", None, "*/* 0.0.0.0:8080 -");
+        check(
+            "http://c.example/",
+            Some("127.0.0.1:443"),
+            "no site is called \"c.example\" there; there are: a.example, b.example, *",
+        );
+        check(
+            "http://a.example/",
+            Some("10.0.0.1:80"),
+            "to: nothing listens on 10.0.0.1:80; there are 0.0.0.0:8080, 127.0.0.1:80, \
+             127.0.0.1:443, unix:/b",
+        );
+        check("/", None, "the host is missing; there are the sites a.example, b.example, *");
+    }
+
+    #[test]
+    fn a_question_may_stand_in_a_url() {
+        let query = "method=POST&url=/a%3Fb&host=x&from=::1&header=A:+b&header=A:c&cookie=d=e%3D\
+                     &server-name=y&verdict=bot&overloaded=false";
+        let json = serde_json::json!({
+            "method": "POST", "url": "/a?b", "host": "x", "from": "::1", "server_name": "y",
+            "headers": {"A": ["b", "c"]}, "cookies": {"d": ["e="]}, "verdict": "bot",
+            "overloaded": false,
+        });
+        let question: Question = serde_json::from_value(json).unwrap();
+        assert_eq!(Question::from_query(query), Ok(question));
+        let headers = fields(&Question::from_query(query).unwrap(), Some("x")).unwrap();
+        let all = |name: &str| headers.get_all(name).iter().cloned().collect::<Vec<_>>();
+        assert_eq!(all("a"), ["b", "c"]);
+        assert_eq!(all("cookie"), ["d=e="]);
+        assert_eq!(all("host"), ["x"]);
+    }
 }
