@@ -1,5 +1,7 @@
 //! Rules against the plainest reading of them, one after the other.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -282,7 +282,9 @@ fn build_groups(
             .filter(|live| live.config.upstreams.contains(upstream))
             .and_then(|live| live.groups.get(&upstream.name));
         let gated = match unchanged {
-            Some(known) => Arc::clone(known),
+            Some(known) if known.knows_classes_of(&config.guard) => Arc::clone(known),
+            // Connections and health stay; the queue has no place for other classes.
+            Some(known) => Upstream::new(Arc::clone(&known.group), &config.guard),
             None => {
                 let group = build_group(upstream, workers)?;
                 group.spawn_health_checks();

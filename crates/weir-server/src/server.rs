@@ -45,8 +45,8 @@ struct Listening {
     /// Of TCP, with the port that the kernel chose for port 0.
     local: Option<SocketAddr>,
     shape: Shape,
-    /// Detached before the workers close the sockets.
-    _watch: Watch,
+    /// Ends before the workers close the sockets: it keeps them open.
+    watch: Watch,
 }
 
 /// How an address is listened on, as far as overload control wishes it.
@@ -213,8 +213,8 @@ impl Server {
         for address in removed {
             let number = self.shared.listener_number(&address);
             remove_socket_file(&address);
-            self.tell_all(|| Command::Unlisten { number });
             listening.remove(&address);
+            self.tell_all(|| Command::Unlisten { number });
             self.given_up.lock().push((address, Instant::now()));
         }
         Ok(())
@@ -303,8 +303,9 @@ impl Server {
     pub fn stop(&self, timeout: Duration) {
         self.shared.draining.store(true, Relaxed);
         let deadline = Instant::now() + timeout;
-        for (address, _) in self.listening() {
-            remove_socket_file(&address);
+        for (address, listening) in self.listening.lock().iter_mut() {
+            remove_socket_file(address);
+            listening.watch = Watch::default();
         }
         self.tell_all(|| Command::Drain { deadline });
         for worker in &self.workers {
@@ -331,7 +332,7 @@ impl Server {
             // A worker that is gone has panicked; the others go on.
             let _ = worker.commands.send(Command::Listen { descriptors, number, local });
         }
-        listening.insert(address, Listening { local, shape, _watch: watch });
+        listening.insert(address, Listening { local, shape, watch });
     }
 
     fn tell_all(&self, command: impl Fn() -> Command) {

@@ -25,6 +25,11 @@ impl Upstream {
         Arc::new(Upstream { group, gate })
     }
 
+    /// Whether the gate was made for as many classes as there are.
+    pub(crate) fn knows_classes_of(&self, guard: &config::Guard) -> bool {
+        self.gate.look(|gate, _| gate.counts().len()) == guard.classes.len()
+    }
+
     /// Other settings of overload control.
     pub(crate) fn configure(&self, guard: &config::Guard) {
         self.gate.configure(&settings(&self.group, guard));

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of this")]
 
 pub mod client;
+pub mod net;
 pub mod origin;
 pub mod server;
 pub mod tools;
