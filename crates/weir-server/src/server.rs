@@ -107,7 +107,7 @@ impl Ready {
         let live = Live::build(Arc::new(config), &around, None)?;
         let services = ServerServices::new();
         let plugins = Plugins::new(&live.config.plugin_settings, services.clone());
-        let shared = Shared::new(workers, live, arena, cache, registry, plugins, guard, numbers);
+        let shared = Shared::new(live, arena, cache, registry, plugins, guard, numbers);
         let shared = Arc::new(shared);
         services.serve(&shared);
         Ok(Ready { shared, workers, bound })

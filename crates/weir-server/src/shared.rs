@@ -66,7 +66,6 @@ impl ListenerNumbers {
 
 impl Shared {
     pub(crate) fn new(
-        workers: usize,
         live: Live,
         arena: Arena,
         cache: Cache,
@@ -76,7 +75,7 @@ impl Shared {
         numbers: Arc<ListenerNumbers>,
     ) -> Shared {
         Shared {
-            workers,
+            workers: guard.workers(),
             guard,
             live: ArcSwap::from_pointee(live),
             arena,

@@ -250,7 +250,8 @@ fn without_privileges_rules_hold_all_the_same() {
     let directory = tempfile::TempDir::new().unwrap();
     let text = format!(
         "server {{ workers 2; admin \"off\"; }}\n\
-         guard {{\nrule \"few\" {{ from \"127.0.0.5\"; rate 1 burst=2 per=\"hour\"; always; }}\n}}\n\
+         guard {{\n\
+         rule \"few\" {{ from \"127.0.0.5\"; rate 1 burst=2 per=\"hour\"; always; }}\n}}\n\
          site \"*\" {{ listen \"{address}\"; route \"/*\" {{ respond \"hello\"; }}; }}\n"
     );
     std::fs::write(directory.path().join("weir.kdl"), text).unwrap();

@@ -191,6 +191,11 @@ impl Guard {
         }
     }
 
+    /// Workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.loads.len()
+    }
+
     /// The rules in force.
     pub(crate) fn rules(&self) -> arc_swap::Guard<Arc<Rules>> {
         self.rules.load()

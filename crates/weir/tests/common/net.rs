@@ -29,7 +29,7 @@ impl Net {
         let name = format!("weir{}t{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let net = Net { server: format!("{name}s"), client: format!("{name}c") };
         if let Err(cause) = ip(&format!("netns add {}", net.server)) {
-            println!("skipped: no network namespaces here: {cause}");
+            eprintln!("skipped: no network namespaces here: {cause}");
             return None;
         }
         let (server, client) = (&net.server, &net.client);
