@@ -43,12 +43,29 @@ struct Set {
 impl KeyTable {
     /// Room for at least so many keys, all taken from the start: 16 bytes each.
     pub fn new(keys: usize) -> KeyTable {
-        let sets = keys.div_ceil(WAYS).next_power_of_two();
-        KeyTable {
-            sets: (0..sets).map(|_| Set::default()).collect(),
-            hasher: RandomState::default(),
-            forgotten: AtomicU64::new(0),
+        KeyTable::with(keys, RandomState::default(), 0)
+    }
+
+    /// A table of another size in which keys have the same tags, and their words as far as there is
+    /// room.
+    pub fn resized(&self, keys: usize) -> KeyTable {
+        let table = KeyTable::with(keys, self.hasher.clone(), self.forgotten.load(Relaxed));
+        for set in &self.sets {
+            for (tag, word) in set.tags.iter().zip(&set.words) {
+                let (tag, word) = (tag.load(Relaxed), word.load(Relaxed));
+                if tag != 0 && word != 0 {
+                    // Whatever has no room in the new one is not forgotten for want of it later.
+                    table.bucket(Tag(tag), u64::MAX).store(word, Relaxed);
+                }
+            }
         }
+        table
+    }
+
+    fn with(keys: usize, hasher: RandomState, forgotten: u64) -> KeyTable {
+        let sets = keys.div_ceil(WAYS).next_power_of_two();
+        let sets = (0..sets).map(|_| Set::default()).collect();
+        KeyTable { sets, hasher, forgotten: AtomicU64::new(forgotten) }
     }
 
     /// Keys there is room for.
@@ -149,6 +166,23 @@ mod tests {
             assert!(table.find(table.tag(2, key)).is_none());
         }
         assert_eq!(table.len(), 100);
+    }
+
+    #[test]
+    fn words_stay_when_the_table_grows() {
+        let small = KeyTable::new(1 << 10);
+        for key in 0..200_u64 {
+            small.bucket(small.tag(1, key), 0).store(key + 1, Relaxed);
+        }
+        let large = small.resized(1 << 14);
+        for key in 0..200_u64 {
+            let tag = large.tag(1, key);
+            assert_eq!(tag, small.tag(1, key));
+            assert_eq!(large.find(tag).unwrap().load(Relaxed), key + 1);
+        }
+        assert_eq!((large.len(), large.owner("a")), (200, small.owner("a")));
+        // Eight of them have room in one set.
+        assert_eq!((small.resized(0).len(), large.resized(0).room()), (8, 8));
     }
 
     #[test]

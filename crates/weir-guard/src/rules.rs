@@ -101,9 +101,8 @@ impl Rules {
         let (mut names, mut by_name) = (Names::default(), HashMap::new());
         let rule = |rule: &GuardRule| {
             let known = before.and_then(|before| before.by_name.get(rule.name.as_str()));
-            let state = known.filter(|_| tables.is_of(before)).cloned();
-            let state = state
-                .unwrap_or_else(|| Arc::new(RuleState::new(&rule.name, &tables.buckets, workers)));
+            let new = || Arc::new(RuleState::new(&rule.name, &tables.buckets, workers));
+            let state = known.cloned().unwrap_or_else(new);
             by_name.insert(rule.name.as_str().into(), Arc::clone(&state));
             Rule::new(rule, &classes, &mut names, state)
         };
@@ -410,18 +409,21 @@ impl Tables {
         if let Some(before) = before.filter(|before| before.keys == keys || keys == 0) {
             return before.clone();
         }
-        let table = |keys| Arc::new(KeyTable::new(keys));
-        Tables {
-            buckets: table(keys),
-            running: Arc::new(Running::new()),
-            banned: table(keys),
-            keys,
+        match before {
+            // Keys have the same tags, so that rules and requests that are being served are known.
+            Some(Tables { buckets, running, banned, .. }) => Tables {
+                buckets: Arc::new(buckets.resized(keys)),
+                running: Arc::clone(running),
+                banned: Arc::new(banned.resized(keys)),
+                keys,
+            },
+            None => Tables {
+                buckets: Arc::new(KeyTable::new(keys)),
+                running: Arc::new(Running::new()),
+                banned: Arc::new(KeyTable::new(keys)),
+                keys,
+            },
         }
-    }
-
-    /// Whether these are the tables of other rules too.
-    fn is_of(&self, rules: Option<&Rules>) -> bool {
-        rules.is_some_and(|rules| Arc::ptr_eq(&self.buckets, &rules.tables.buckets))
     }
 
     pub(crate) fn buckets(&self) -> &KeyTable {

@@ -209,6 +209,32 @@ fn what_did_not_change_keeps_its_state() {
     assert_eq!(met, [9, 18, 18]);
 }
 
+/// The first rule with keys needs a table that was not there before, and so does a larger one.
+#[test]
+fn more_room_for_keys_costs_nobody_his_state() {
+    let mut whole = rule("whole");
+    (whole.on, whole.rate) = (path("/a"), rate(1, 4));
+    let mut places = rule("places");
+    (places.on, places.concurrency) = (path("/b"), Some(1));
+    let mut keyed = rule("keyed");
+    (keyed.on, keyed.rate, keyed.by) = (path("/c"), rate(1, 3), BucketKey::Source);
+    let first = Rules::new(&guard(vec![whole.clone(), places.clone()]), 1, None);
+    assert_eq!(admitted(&first, "/a", &at(0), 9), 4);
+    let held = first.decide(&request("/b", &NONE), &at(0), false);
+
+    let second =
+        Rules::new(&guard(vec![whole.clone(), places.clone(), keyed.clone()]), 1, Some(&first));
+    assert_eq!(admitted(&second, "/a", &at(0), 9), 0);
+    assert_eq!(admitted(&second, "/b", &at(0), 1), 0);
+    assert_eq!(admitted(&second, "/c", &at(0), 9), 3);
+
+    let larger = Guard { keys: 1 << 14, ..guard(vec![whole, places, keyed]) };
+    let third = Rules::new(&larger, 1, Some(&second));
+    assert_eq!((admitted(&third, "/a", &at(0), 9), admitted(&third, "/c", &at(0), 9)), (0, 0));
+    drop(held);
+    assert_eq!(admitted(&third, "/b", &at(0), 1), 1);
+}
+
 #[test]
 fn repeat_offenders_are_not_let_in() {
     let mut no = rule("no");
