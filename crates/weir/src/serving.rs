@@ -1,6 +1,7 @@
 //! A server's life in this process: bind, drop privileges, serve, react to signals and changed
 //! files, drain, end.
 
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,15 +165,24 @@ async fn watch_files(server: Arc<Server>, reload: Reload, origin: Origin) {
         Origin::File(path) => Some(path.as_path()),
         Origin::CommandLine(_) => None,
     };
-    let mut known = watched.and_then(stamp);
+    // The file, and the lists of addresses that it names. One that is gone for a moment is being
+    // replaced.
+    let stamps = |path: &Path| -> Option<HashMap<PathBuf, _>> {
+        let config = server.config();
+        let lists = config.guard.lists.iter().map(|list| list.path.clone());
+        let paths = std::iter::once(path.to_owned()).chain(lists);
+        paths.map(|path| stamp(&path).map(|stamp| (path, stamp))).collect()
+    };
+    let mut known = watched.and_then(stamps).unwrap_or_default();
     loop {
         tokio::time::sleep(WATCH_INTERVAL).await;
         server.reload_certificates();
         let Some(path) = watched else { continue };
-        let now = stamp(path);
-        // A file that is gone for a moment is being replaced.
-        if now.is_some() && now != known {
-            known = now;
+        let Some(now) = stamps(path) else { continue };
+        let is_other = |(path, now): (&PathBuf, _)| known.get(path).is_some_and(|was| was != now);
+        let has_changed = now.iter().any(is_other);
+        known = now;
+        if has_changed {
             // A reload may have switched `watch` on or off.
             if server.config().server.watch {
                 // The outcome is in the log.

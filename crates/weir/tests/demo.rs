@@ -1,5 +1,5 @@
 //! `weir demo`: the plugin that it deploys makes a picture grey, and the commands that it prints to
-//! take it out and put it back do so.
+//! take it out and put it back do so; the crowd that it sends to itself shows what Guard does.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
@@ -43,6 +43,34 @@ fn the_demo_deploys_a_plugin_and_shows_before_and_after() {
         seen.push(picture(front, GRAY).1.len());
     }
     assert_eq!(seen, [colour.1.len(), gray.1.len(), gray.1.len()], "{told}");
+}
+
+/// Whatever the machine's speed: with Guard the application is never asked more than it works on.
+#[test]
+fn a_crowd_comes_twice_and_leaves() {
+    let (front, admin) = (free_address(), free_address());
+    let (listen, admin) = (front.to_string(), admin.to_string());
+    let arguments = ["demo", "--listen", &listen, "--admin", &admin];
+    let weir = Weir::start(TempDir::new().unwrap(), &arguments, &[front]);
+    weir.wait_for_log("Ctrl-C ends it.");
+    assert!(weir.log().contains(&format!("http://{front}/crowd/run\n")), "{}", weir.log());
+
+    let run = || client::ask(front, "POST", "/crowd/run?seconds=2", &[("Content-Length", "0")]);
+    let report = std::thread::scope(|scope| {
+        let first = scope.spawn(run);
+        let second =
+            common::wait_for(common::PATIENCE, || Some(run()).filter(|it| it.status != 200));
+        assert_eq!(second.unwrap().status, 409, "two crowds at a time");
+        first.join().unwrap()
+    });
+    assert_eq!(report.status, 200);
+    let report = String::from_utf8(report.body).unwrap();
+    assert!(report.contains("\nwithout Guard: /sale/unguarded\n"), "{report}");
+    assert!(report.contains("\nwith Guard: /sale/guarded\n"), "{report}");
+    let last = report.lines().find(|line| line.starts_with("at the application")).unwrap();
+    let most: Vec<u32> = last.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [without, with] = most[..] else { panic!("{report}") };
+    assert!(without > 8 && (1..=8).contains(&with), "{report}");
 }
 
 /// The `… plugin …` commands of the banner, without the program's name.

@@ -51,8 +51,7 @@ fn a_rate_refuses_with_the_reason_and_when_to_come_back() {
     assert_eq!(get(address, "/other").status, 200);
     let logged = wait_for(common::PATIENCE, || {
         let log = std::fs::read_to_string(weir.directory().join("access.log")).unwrap_or_default();
-        let line = log.lines().find(|line| line.contains("\"status\":429")).map(str::to_owned);
-        line
+        log.lines().find(|line| line.contains("\"status\":429")).map(str::to_owned)
     });
     let logged: serde_json::Value = serde_json::from_str(&logged.unwrap()).unwrap();
     assert_eq!(logged["class"], "default");
@@ -147,4 +146,21 @@ fn a_reload_keeps_the_buckets_of_rules_that_stay() {
 fn limits_wait_for_overload_unless_always() {
     let (_weir, address) = serve("rule \"few\" { path \"/few\"; rate 1 burst=1 per=\"hour\"; }");
     assert_eq!(statuses(address, "/few", 5), [200; 5]);
+}
+
+#[test]
+fn a_list_that_changes_is_read_again() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let list = directory.path().join("bad.txt");
+    std::fs::write(&list, "192.0.2.0/24 # nobody here\n").unwrap();
+    let rest = "server { workers 1; admin \"off\"; watch #true; }\n\
+        guard { list \"bad\" \"bad.txt\"; \
+        rule \"bad\" { from \"@bad\"; unit \"requests\"; refuse; always; answer 429; }; }";
+    let address = common::free_address();
+    let config = common::server::front_config(address, rest, "route \"/*\" { respond \"hello\"; }");
+    let _weir = Weir::run_in(directory, &config, &[address]);
+    assert_eq!(get(address, "/").status, 200);
+    std::fs::write(&list, "127.0.0.1\n").unwrap();
+    let refused = || (get(address, "/").status == 429).then_some(());
+    assert!(wait_for(common::PATIENCE, refused).is_some());
 }

@@ -271,13 +271,15 @@ fn rules_of_run_time_keep_buckets_and_end_with_a_reload() {
     let guarded = Guarded::start();
     assert_eq!(guarded.statuses("/few", 2), [200, 200]);
     let new = "rule \"no\" { path \"/x\"; refuse; always; }\n";
-    guarded.write("rules.kdl", &format!("{new}{FEW}"));
+    // The first rule with buckets by key.
+    let each = "rule \"each\" { path \"/k\"; by \"header:x-key\"; rate 1 burst=1; always; }\n";
+    guarded.write("rules.kdl", &format!("{new}{each}{FEW}"));
     let (out, _) = guarded.cli(0, &["guard", "apply", "rules.kdl"]);
-    assert_eq!(out, "2 rules in force until the next reload\n");
-    assert_eq!(guarded.rule_names(), ["no", "few"]);
+    assert_eq!(out, "3 rules in force until the next reload\n");
+    assert_eq!(guarded.rule_names(), ["no", "each", "few"]);
     assert_eq!(guarded.statuses("/few", 2), [200, 429], "the bucket is the same");
     assert_eq!(guarded.statuses("/x", 1), [503]);
-    assert_eq!(guarded.guard()["rules"][1]["met"], 4, "and so are the counters");
+    assert_eq!(guarded.guard()["rules"][2]["met"], 4, "and so are the counters");
     let (out, _) = guarded.cli(0, &["guard", "status"]);
     assert!(out.contains("rules were changed since the configuration was loaded"), "{out}");
     assert!(guarded.text("/config").contains("rule \"no\" {"));
@@ -294,9 +296,9 @@ fn rules_of_run_time_keep_buckets_and_end_with_a_reload() {
     assert_eq!(guarded.admin("PUT", "/guard/rules/no", "", softer).status, 200);
     assert_eq!((guarded.statuses("/x", 1), guarded.statuses("/y", 1)), (vec![200], vec![503]));
     let last = "rule \"last\" { path \"/z\"; refuse; always; }";
-    assert_eq!(guarded.json("PUT", "/guard/rules/last", last).1["rules"], 3);
-    assert_eq!(guarded.rule_names(), ["no", "few", "last"]);
-    assert_eq!(guarded.json("DELETE", "/guard/rules/no", "").1["rules"], 2);
+    assert_eq!(guarded.json("PUT", "/guard/rules/last", last).1["rules"], 4);
+    assert_eq!(guarded.rule_names(), ["no", "each", "few", "last"]);
+    assert_eq!(guarded.json("DELETE", "/guard/rules/no", "").1["rules"], 3);
     assert_eq!(guarded.statuses("/y", 1), [200]);
     assert_eq!(guarded.json("DELETE", "/guard/rules/no", "").0, 404);
 
@@ -422,6 +424,14 @@ fn the_command_asks_a_server_or_a_file() {
     assert!(err.contains("cannot be used with"), "{err}");
     let (_, err) = guarded.cli(1, &["guard", "test", "/few"]);
     assert!(err.contains("the host is missing"), "{err}");
+    let nobody = free_address().to_string();
+    for arguments in [&["guard", "status"][..], &["guard", "test", "/"]] {
+        let all = [arguments, &["--admin", &nobody]].concat();
+        let output = command(guarded.weir.directory(), &all);
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(err.contains(&nobody) && err.contains("Is the server running?"), "{err}");
+        assert_eq!(output.status.code(), Some(1));
+    }
     guarded.write("broken.kdl", "guard {");
     let broken = ["guard", "test", "/", "--config", "broken.kdl"];
     let output = command(guarded.weir.directory(), &broken);

@@ -8,6 +8,9 @@ mod common;
 #[path = "http2/grpc.rs"]
 mod grpc;
 
+#[path = "http2/guard.rs"]
+mod guard;
+
 #[path = "http2/idle.rs"]
 mod idle;
 

@@ -76,7 +76,8 @@ pub(crate) const SERVER: &[Key] = &[
         properties: &[],
         children: None,
         repeats: false,
-        doc: "Reload by itself when this file changes. A file with errors changes nothing.",
+        doc: "Reload by itself when this file, or a list that its `guard` block names, changes. A \
+              file with errors changes nothing.",
         example: "watch #true",
     },
     Key {

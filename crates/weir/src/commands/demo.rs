@@ -2,11 +2,14 @@
 //! anybody could, with a picture before and after.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use weir::demo::{GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, Shown};
-use weir_config::{Config, Pattern, Source};
+use weir::demo::{
+    Front, GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, GUARD, GUARDED, SALE_PLACES, Shown,
+    UNGUARDED,
+};
+use weir_config::{Concurrency, Config, Pattern, Source};
 
 use super::quick::{admin, command_line};
 use super::{Failure, print};
@@ -25,13 +28,19 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) fn demo(demo: &Demo) -> Result<(), Failure> {
     logging::start();
     let listen = weir_config::parse_listen(&demo.listen)?;
-    let origin = start_origin().map_err(|e| format!("cannot start the demo's origin: {e}"))?;
+    let crowds_to = Front::default();
+    let origin = start_origin(Front::clone(&crowds_to))
+        .map_err(|e| format!("cannot start the demo's origin: {e}"))?;
     let mut config = weir_config::proxy_url(&format!("http://{origin}"), listen, None)?;
     config.server.admin = admin(&demo.admin)?;
     add_route_for_plugin(&mut config);
+    add_routes_for_guard(&mut config)?;
     let settings = Settings { origin: command_line(&config), config, admin_is_optional: false };
     Ok(serving::serve(settings, |listening| {
         let front = listening.urls.first().cloned().unwrap_or_default();
+        if let Some(address) = here(&front) {
+            let _first = crowds_to.set(address);
+        }
         let admin = listening.admin.clone();
         // On a thread: the admin API answers only once this has returned.
         let told = std::thread::Builder::new().name("demo".to_owned()).spawn(move || {
@@ -60,6 +69,42 @@ fn add_route_for_plugin(config: &mut Config) {
         }
         site.routes.push(route);
     }
+}
+
+/// One page behind two upstreams: one without a limit, and one that lets as many requests through at
+/// a time as the application behind it works on.
+fn add_routes_for_guard(config: &mut Config) -> Result<(), Failure> {
+    config.guard = weir_config::parse_guard("demo", GUARD, config)?;
+    let limits = [(UNGUARDED, Concurrency::Unlimited), (GUARDED, Concurrency::Fixed(SALE_PLACES))];
+    for (path, concurrency) in limits {
+        let Some(mut upstream) = config.upstreams.first().cloned() else { continue };
+        upstream.name = path.trim_start_matches('/').replace('/', "-");
+        upstream.concurrency = concurrency;
+        for site in &mut config.sites {
+            let Some(mut route) = site.routes.first().cloned() else { continue };
+            route.pattern = Pattern::Exact(path.to_owned());
+            route.cache.enabled = false;
+            if let Source::Proxy(proxy) = &mut route.source {
+                proxy.upstream.clone_from(&upstream.name);
+            }
+            site.routes.push(route);
+        }
+        config.upstreams.push(upstream);
+    }
+    Ok(())
+}
+
+/// Where a listener of this machine is reached from this machine.
+fn here(url: &str) -> Option<SocketAddr> {
+    let mut address: SocketAddr =
+        url.strip_prefix("http://")?.trim_end_matches('/').parse().ok()?;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    Some(address)
 }
 
 /// Fetches a picture, deploys the plugin, and fetches the picture again.
@@ -95,7 +140,7 @@ fn media_type_and_bytes(answer: &[u8]) -> Option<(String, usize)> {
 }
 
 /// Starts the demo's origin on a thread of its own and a port of the kernel's choice.
-fn start_origin() -> std::io::Result<SocketAddr> {
+fn start_origin(front: Front) -> std::io::Result<SocketAddr> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -103,7 +148,7 @@ fn start_origin() -> std::io::Result<SocketAddr> {
     std::thread::Builder::new().name("demo-origin".to_owned()).spawn(move || {
         runtime.block_on(async {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => match weir::demo::serve(listener).await {},
+                Ok(listener) => match weir::demo::serve(listener, front).await {},
                 Err(cause) => tracing::error!(%cause, "the demo's origin cannot listen"),
             }
         });

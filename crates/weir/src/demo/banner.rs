@@ -54,6 +54,10 @@ or try, in another terminal:
     {program} reload --admin {admin}; wait
 
 {plugin}
+  a flash crowd, without Guard and with it; 16 seconds, also at {front}/crowd
+    curl -sN -X POST {front}/crowd/run
+    {program} guard status --admin {admin}
+
   what the server has done so far
     {program} status --admin {admin}
 

@@ -1,17 +1,23 @@
 //! A small origin for `weir demo`: pictures drawn by code, text, and pages that are slow,
 //! short-lived, varying, failing or endless, each made to show one thing a cache does with it. It
-//! knows nothing of Weir; everything one can see there, Weir does.
+//! knows nothing of Weir but where it listens, to send crowds there; everything one can see, Weir
+//! does.
 
 mod answer;
 mod banner;
+mod crowd;
+mod guard;
 mod pictures;
 mod plugin;
 mod routes;
+mod sale;
+mod tally;
 #[cfg(test)]
 mod tests;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -21,7 +27,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 pub use banner::banner;
+pub use guard::{GUARD, GUARDED, UNGUARDED};
 pub use plugin::{GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, Shown};
+pub use sale::PLACES as SALE_PLACES;
 
 /// Connections served at once; Weir in front keeps far fewer.
 const CONNECTIONS_MAX: usize = 1024;
@@ -32,9 +40,13 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Rest after a failed accept: out of descriptors, the next attempt fails as well.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves the demo's origin on `listener` until the future is dropped.
-pub async fn serve(listener: TcpListener) -> Infallible {
-    let origin = Arc::new(routes::Origin::new());
+/// Where Weir listens, once it does.
+pub type Front = Arc<OnceLock<SocketAddr>>;
+
+/// Serves the demo's origin on `listener` until the future is dropped. Crowds are sent to `front`,
+/// which is to be on this machine.
+pub async fn serve(listener: TcpListener, front: Front) -> Infallible {
+    let origin = Arc::new(routes::Origin::new(front));
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = Arc::clone(&connections).acquire_owned().await;

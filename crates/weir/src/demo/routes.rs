@@ -1,7 +1,7 @@
 //! What the demo's origin answers to each path.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,8 +16,11 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::answer::{Body, HTML, KEEP, TEXT, refuse, reply, reply_with_validators, set};
+use super::crowd::{Crowds, Sales};
 use super::pictures::{self, Picture};
 use super::plugin::GRAY;
+use super::sale::Sale;
+use super::{Front, GUARDED, UNGUARDED};
 
 /// Bytes of `/large`.
 pub(super) const LARGE_BYTES: usize = 5_000_000;
@@ -35,6 +38,8 @@ const SCRIPT: &str = include_str!("assets/try.js");
 const WATER: &str = include_str!("assets/water.html");
 const PLUGIN: &str = include_str!("assets/plugin.html");
 const PLUGIN_SCRIPT: &str = include_str!("assets/plugin.js");
+const CROWD: &str = include_str!("assets/crowd.html");
+const CROWD_SCRIPT: &str = include_str!("assets/crowd.js");
 
 const QUOTES: [(&str, &str); 5] = [
     ("A weir does not stop the river; it decides how high the water stands.", "the demo"),
@@ -49,14 +54,20 @@ pub(super) struct Origin {
     started: SystemTime,
     answered: AtomicU64,
     pictures: Vec<Picture>,
+    front: Front,
+    crowds: Crowds,
+    sales: Sales,
 }
 
 impl Origin {
-    pub(super) fn new() -> Origin {
+    pub(super) fn new(front: Front) -> Origin {
         Origin {
             started: SystemTime::now(),
             answered: AtomicU64::new(0),
             pictures: pictures::all(),
+            front,
+            crowds: Crowds::new(),
+            sales: [Arc::new(Sale::new()), Arc::new(Sale::new())],
         }
     }
 
@@ -65,6 +76,9 @@ impl Origin {
         let (head, body) = request.into_parts();
         if head.uri.path() == "/echo" {
             return echo(&head, body).await;
+        }
+        if head.uri.path() == "/crowd/run" {
+            return self.crowd(&head);
         }
         if !matches!(head.method, Method::GET | Method::HEAD) {
             let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD, please\n");
@@ -78,6 +92,10 @@ impl Origin {
             "/text/water.html" => self.keep(&head, HTML, WATER),
             "/plugin" => self.keep(&head, HTML, PLUGIN),
             "/plugin.js" => self.keep(&head, "text/javascript; charset=utf-8", PLUGIN_SCRIPT),
+            "/crowd" => self.keep(&head, HTML, CROWD),
+            "/crowd.js" => self.keep(&head, "text/javascript; charset=utf-8", CROWD_SCRIPT),
+            UNGUARDED => sell(&self.sales[0]).await,
+            GUARDED => sell(&self.sales[1]).await,
             "/gray.wasm" => self.keep(&head, "application/wasm", GRAY),
             "/text/long.txt" => self.keep(&head, TEXT, long_text()),
             "/large" => {
@@ -122,6 +140,25 @@ impl Origin {
         reply_with_validators(request, content_type, cache_control, body.into(), self.started)
     }
 
+    /// Sends crowds to the demo itself, and tells of them while they are there.
+    fn crowd(&self, head: &Parts) -> Response<Body> {
+        if head.method != Method::POST {
+            let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "POST, please\n");
+            set(&mut response, ALLOW, "POST");
+            return response;
+        }
+        let Some(&front) = self.front.get() else {
+            return refuse(StatusCode::CONFLICT, "Crowds come over TCP only.\n");
+        };
+        let query = head.uri.query().unwrap_or_default();
+        let Some(report) = self.crowds.start(front, query, &self.sales) else {
+            return refuse(StatusCode::CONFLICT, "There is a crowd already. It leaves soon.\n");
+        };
+        let mut response = reply(TEXT, "no-store", "");
+        *response.body_mut() = report.boxed_unsync();
+        response
+    }
+
     async fn picture(&self, path: &str, head: &Parts) -> Response<Body> {
         let Some(picture) = self.pictures.iter().find(|picture| picture.path == path) else {
             return refuse(StatusCode::NOT_FOUND, "The demo has no such page.\n");
@@ -152,6 +189,16 @@ async fn slow(query: &str, count: u64) -> Response<Body> {
     tokio::time::sleep(pause).await;
     let text = format!("It took the origin {} ms to make this.\n{}", pause.as_millis(), now(count));
     reply(TEXT, "public, max-age=30", text)
+}
+
+/// The expensive page, which takes the longer the more want it.
+async fn sell(sale: &Sale) -> Response<Body> {
+    match sale.make().await {
+        Some(work) => {
+            reply(TEXT, "no-store", format!("It took {} ms to make this.\n", work.as_millis()))
+        }
+        None => refuse(StatusCode::SERVICE_UNAVAILABLE, "The application has too much to do.\n"),
+    }
 }
 
 fn quote(count: u64) -> Response<Body> {

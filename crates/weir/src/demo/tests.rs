@@ -14,7 +14,7 @@ fn start() -> SocketAddr {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             send.send(listener.local_addr().unwrap()).unwrap();
-            serve(listener).await
+            serve(listener, Front::default()).await
         })
     });
     receive.recv().unwrap()
@@ -69,6 +69,11 @@ fn each_page_has_its_head() {
         ("/plugin", 200, "text/html; charset=utf-8", KEEP),
         ("/plugin.js", 200, "text/javascript; charset=utf-8", KEEP),
         ("/gray.wasm", 200, "application/wasm", KEEP),
+        ("/crowd", 200, "text/html; charset=utf-8", KEEP),
+        ("/crowd.js", 200, "text/javascript; charset=utf-8", KEEP),
+        ("/sale/guarded", 200, "text/plain; charset=utf-8", "no-store"),
+        ("/sale/unguarded", 200, "text/plain; charset=utf-8", "no-store"),
+        ("/crowd/run", 405, "text/plain; charset=utf-8", "no-store"),
         ("/pictures/landscape-480.ppm", 200, "image/x-portable-pixmap", KEEP),
         ("/large", 200, "application/octet-stream", KEEP),
         ("/vary", 200, "text/plain; charset=utf-8", KEEP),
@@ -97,6 +102,44 @@ fn each_page_has_its_head() {
     }
     assert_eq!(ask(origin, "GET /large").body.len(), routes::LARGE_BYTES);
     assert_eq!(ask(origin, "POST /now\n\nx").field("allow"), Some("GET, HEAD"));
+    assert_eq!(ask(origin, "GET /crowd/run").field("allow"), Some("POST"));
+    // Nobody has said where Weir listens.
+    assert_eq!(ask(origin, "POST /crowd/run").status(), 409);
+}
+
+/// Eight are made at a time; what waits makes all slower; work is done for those who have left, too.
+#[test]
+fn the_expensive_page_has_few_places() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let sale = Arc::new(sale::Sale::new());
+        assert_eq!(sale.make().await, Some(sale::WORK));
+        assert_eq!(sale.take_most(), 1);
+        let makes = (0..sale::INSIDE_MAX + 1).map(|_| {
+            let sale = Arc::clone(&sale);
+            tokio::spawn(async move { sale.make().await })
+        });
+        let makes: Vec<_> = makes.collect();
+        let last = tokio::time::timeout(Duration::from_millis(1), async {
+            makes.last().unwrap();
+            sale.make().await
+        });
+        assert_eq!(last.await, Ok(None), "there is no end to what waits");
+        for make in &makes {
+            make.abort();
+        }
+        tokio::task::yield_now().await;
+        // The clients have gone, and eight are worked on still.
+        tokio::task::yield_now().await;
+        sale.take_most();
+        assert_eq!(sale.take_most(), sale::PLACES);
+        let slower = sale.make().await.unwrap();
+        assert!(slower > sale::WORK, "{slower:?}");
+    });
 }
 
 /// Every link of the index leads to a page, and nothing is loaded from elsewhere.
