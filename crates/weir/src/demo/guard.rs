@@ -1,0 +1,15 @@
+//! What the demo shows of overload control: a page that is sold twice, behind an upstream without a
+//! limit and behind one that Guard protects.
+
+/// The page as everybody may have it.
+pub const UNGUARDED: &str = "/sale/unguarded";
+
+/// The page as Guard lets through.
+pub const GUARDED: &str = "/sale/guarded";
+
+/// The demo's `guard` block: customers first.
+pub const GUARD: &str = "guard {
+    class \"customers\" priority=1
+    rule \"paying\" { cookie \"tier\" \"gold\"; class \"customers\" }
+}
+";
