@@ -17,17 +17,20 @@ use crate::guard::UpstreamGate;
 pub(crate) struct Upstream {
     pub(crate) group: Arc<Group>,
     pub(crate) gate: Arc<UpstreamGate>,
+    /// Names of the classes that the gate knows by their ranks.
+    classes: Vec<String>,
 }
 
 impl Upstream {
     pub(crate) fn new(group: Arc<Group>, guard: &config::Guard) -> Arc<Upstream> {
         let gate = UpstreamGate::new(&settings(&group, guard));
-        Arc::new(Upstream { group, gate })
+        let classes = guard.classes.iter().map(|class| class.name.clone()).collect();
+        Arc::new(Upstream { group, gate, classes })
     }
 
-    /// Whether the gate was made for as many classes as there are.
+    /// Whether the gate was made for these classes, in this order.
     pub(crate) fn knows_classes_of(&self, guard: &config::Guard) -> bool {
-        self.gate.look(|gate, _| gate.counts().len()) == guard.classes.len()
+        self.classes.iter().eq(guard.classes.iter().map(|class| &class.name))
     }
 
     /// Other settings of overload control.

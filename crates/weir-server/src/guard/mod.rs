@@ -82,7 +82,13 @@ impl Guard {
 
     fn swap(&self, config: &Config) {
         let before = self.rules.load_full();
-        self.rules.store(Arc::new(Rules::new(&config.guard, self.loads.len(), Some(&before))));
+        let after = Rules::new(&config.guard, self.loads.len(), Some(&before));
+        let (known, wanted) = (before.classes().all(), after.classes().all());
+        if !known.iter().map(|class| &class.name).eq(wanted.iter().map(|class| &class.name)) {
+            self.classes.reorder(known, wanted);
+            self.rates.forget();
+        }
+        self.rules.store(Arc::new(after));
         for load in &self.loads {
             load.configure(&config.guard);
         }

@@ -35,6 +35,11 @@ impl Rates {
         notes.push_front((now_ns, counts(counters)));
     }
 
+    /// Classes are others from now on.
+    pub(super) fn forget(&self) {
+        self.0.lock().clear();
+    }
+
     /// The mean since the oldest note; zeros before there is one that is old enough.
     pub(crate) fn per_second(&self, now_ns: u64, counters: &ClassCounters) -> PerSecond {
         let oldest = self.0.lock().back().copied();
