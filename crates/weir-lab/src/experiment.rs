@@ -197,7 +197,10 @@ fn start_with(
         }
         Err(error) if !matches!(contender.origin, Origin::Weir | Origin::Lab) => {
             (options.progress)(&format!("skipped: {error}"));
-            record.skipped.push(error.to_string());
+            let reason = error.to_string();
+            if !record.skipped.contains(&reason) {
+                record.skipped.push(reason);
+            }
             Ok(None)
         }
         Err(error) => Err(error),

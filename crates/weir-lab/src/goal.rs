@@ -1,10 +1,12 @@
 //! The goals of the experiments, as data, and whether a result meets them.
 
+mod group;
 mod list;
 
 use crate::result::{MemorySample, Record, Sample};
 use crate::stats::{differences, median, paired_ratio};
 
+pub use group::{Against, Bound, GroupGoal, GroupMetric};
 pub use list::goals;
 
 /// A line of an experiment: a contender and the kind of document it serves.
@@ -40,6 +42,8 @@ pub enum Measure {
     /// Highest rate of replies at any rate of requests, relative to another series; at least the
     /// bound.
     PeakAtLeast(Series, f64),
+    /// What a group of clients gets under overload.
+    Group(GroupGoal),
 }
 
 /// A goal of an experiment.
@@ -137,6 +141,7 @@ impl Goal {
             Measure::PeakAtLeast((peer, of), bound) => {
                 format!("{contender} {case}: greatest rate of replies ≥ {bound} of {peer} {of}")
             }
+            Measure::Group(goal) => goal.words(self.subject),
         }
     }
 
@@ -183,6 +188,7 @@ impl Goal {
             Measure::PeakAtLeast(peer, _) => {
                 Some(peak(record, self.subject)? / peak(record, peer)?)
             }
+            Measure::Group(goal) => goal.value(record, self.subject),
         }
     }
 }
@@ -240,6 +246,7 @@ impl Measure {
             Measure::ThroughputAtLeast(_, bound) | Measure::PeakAtLeast(_, bound) => {
                 value >= *bound
             }
+            Measure::Group(goal) => goal.is_met_by(value),
         }
     }
 
@@ -247,6 +254,7 @@ impl Measure {
         match self {
             Measure::MemoryAtMost(_) => Unit::Bytes,
             Measure::TimeAtMost(_) => Unit::Nanoseconds,
+            Measure::Group(goal) => goal.unit(),
             _ => Unit::Ratio,
         }
     }
@@ -257,7 +265,8 @@ impl Measure {
             Measure::MemoryAtMost(_)
             | Measure::TimeAtMost(_)
             | Measure::LatencyAtMost(..)
-            | Measure::PeakAtLeast(..) => false,
+            | Measure::PeakAtLeast(..)
+            | Measure::Group(_) => false,
             Measure::CpuAtMost(..)
             | Measure::ThroughputAtLeast(..)
             | Measure::TimeRatioAtMost(..)
@@ -271,7 +280,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::machine::Machine;
     use crate::procfs::Memory;
-    use crate::result::{Settings, Timing};
+    use std::collections::BTreeMap;
+
+    use crate::result::{GroupSample, Settings, Timing};
 
     /// A record with nothing measured.
     pub(crate) fn record(id: &str) -> Record {
@@ -312,6 +323,40 @@ pub(crate) mod tests {
             latency_p99_us: 1.0,
             steal: 0.0,
             foreign_cores: 0.0,
+        }
+    }
+
+    /// A second of a group.
+    pub(crate) fn group_sample(
+        (contender, case, group): (&str, &str, &str),
+        x: f64,
+        round: usize,
+        requests: u64,
+    ) -> GroupSample {
+        GroupSample {
+            contender: contender.to_owned(),
+            case: case.to_owned(),
+            group: group.to_owned(),
+            x,
+            round,
+            seconds: 1.0,
+            begun: requests,
+            requests,
+            body_bytes: requests * 8_192,
+            refused: BTreeMap::new(),
+            resets: 0,
+            connect_timeouts: 0,
+            timeouts: 0,
+            unsent: 0,
+            errors: 0,
+            first_error: None,
+            latency_p50_us: 20_000.0,
+            latency_p99_us: 25_000.0,
+            limit_per_s: None,
+            server_cpu_ns: 1,
+            server_core_busy: 0.1,
+            load_core_busy: 0.1,
+            steal: 0.0,
         }
     }
 

@@ -1,6 +1,7 @@
 //! From a record to what people read: a Markdown section and figures.
 
 mod figure;
+mod groups;
 mod plugins;
 mod svg;
 mod table;

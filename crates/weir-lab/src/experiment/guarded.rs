@@ -49,6 +49,9 @@ const GOLD: u8 = 1;
 const SILVER: u8 = 2;
 const BRONZE: u8 = 3;
 const OTHERS: u8 = 16;
+/// Addresses that the clients of a block share: no more than rules count among it.
+const ADDRESSES: usize = 250;
+const ADDRESSES_OF_OTHERS: usize = 4_000;
 
 /// Names of groups.
 const PREFERRED: &str = "preferred";
@@ -93,13 +96,14 @@ impl Entrant {
 
 /// Clients of one block that ask for one page.
 fn group(name: &'static str, page: &str, block: u8, clients: usize, arrivals: Arrivals) -> Group {
+    let addresses = if block == OTHERS { ADDRESSES_OF_OTHERS } else { ADDRESSES };
     Group {
         name,
         target: page.to_owned(),
         expect: document(PAGE_SIZE).into(),
         clients,
         arrivals,
-        sources: (0..clients).map(|index| client_address(block, index)).collect(),
+        sources: (0..clients.min(addresses)).map(|index| client_address(block, index)).collect(),
     }
 }
 
@@ -313,4 +317,27 @@ fn axis(label: &str, ticks: impl IntoIterator<Item = (f64, String)>) -> Axis {
     let mut ticks: Vec<(f64, String)> = ticks.into_iter().collect();
     ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
     Axis { label: label.to_owned(), ticks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contender::policy::blocks;
+
+    #[test]
+    fn clients_are_whom_rules_take_them_for() {
+        let pairs = [
+            (GOLD, blocks::GOLD),
+            (SILVER, blocks::SILVER),
+            (BRONZE, blocks::BRONZE),
+            (OTHERS, blocks::OTHERS),
+        ];
+        for (block, prefix) in pairs {
+            let (network, bits) = prefix.split_once('/').unwrap();
+            let network = network.parse::<std::net::Ipv4Addr>().unwrap().to_bits();
+            let mask = u32::MAX << (32 - bits.parse::<u32>().unwrap());
+            let group = group("any", "/", block, 100_000, Arrivals::Closed);
+            assert!(group.sources.iter().all(|source| source.to_bits() & mask == network));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The goals themselves, by experiment.
 
-use super::{Goal, Measure, Series};
+use super::{Against, Bound, Goal, GroupGoal, GroupMetric, Measure, Series};
 
 const SMALL_MAX: usize = 8 << 10;
 const LARGE_MIN: usize = 64 << 10;
@@ -38,6 +38,25 @@ pub fn goals(id: &str) -> Vec<Goal> {
             size_min: 3 << 20,
             ..any(("weir", "isolated"), Measure::TimeRatioAtMost(("weir", "native"), 1.15))
         }],
+        "g1" => preferred(&["kernel", "kernel+class"]),
+        "g2" => vec![exact_limit("flood", "others")],
+        "g3" => classes(),
+        "g4" => policed_classes(),
+        "g5" => preferred(&["rule", "rule+class"]),
+        "g6" => vec![
+            top_p99("by page"),
+            group(
+                ("weir", "by page"),
+                GroupGoal {
+                    against: Against::Other(("weir", "by address")),
+                    ..goodput(None, Bound::AtLeast(0.99))
+                },
+            ),
+        ],
+        "g7" => overload(),
+        "g8" => path_rules(),
+        "g9" => decisions(),
+        "g10" => flood(),
         _ => Vec::new(),
     }
 }
@@ -81,4 +100,116 @@ fn under_load() -> Vec<Goal> {
         ]
     };
     ["own", "proxy-wasm"].into_iter().flat_map(of).collect()
+}
+
+fn group(subject: Series, goal: GroupGoal) -> Goal {
+    any(subject, Measure::Group(goal))
+}
+
+fn goodput(group: Option<&'static str>, bound: Bound) -> GroupGoal {
+    let (metric, against) = (GroupMetric::Goodput, Against::Nothing);
+    GroupGoal { group, metric, against, bound, x_min: 0.0, limited: false }
+}
+
+/// What a preferred client gets beside others who are limited.
+fn preferred(cases: &[&'static str]) -> Vec<Goal> {
+    let against = Against::Other(("weir", "alone"));
+    let goal = GroupGoal { against, ..goodput(Some("preferred"), Bound::AtLeast(0.95)) };
+    cases.iter().map(|case| group(("weir", case), goal)).collect()
+}
+
+fn exact_limit(case: &'static str, whose: &'static str) -> Goal {
+    let metric = GroupMetric::LimitError;
+    group(
+        ("weir", case),
+        GroupGoal { metric, limited: true, ..goodput(Some(whose), Bound::AtMost(0.02)) },
+    )
+}
+
+/// The top class beside the others, to the same clients alone.
+fn top_p99(case: &'static str) -> Goal {
+    let (metric, against) = (GroupMetric::P99, Against::Other(("weir", "alone")));
+    let goal = goodput(Some("gold"), Bound::AtMost(1.5));
+    group(("weir", case), GroupGoal { metric, against, ..goal })
+}
+
+fn classes() -> Vec<Goal> {
+    // The original's shape: with twice as many clients of the top class as there are servers, only
+    // they are served.
+    let goal = goodput(Some("gold"), Bound::AtLeast(0.95));
+    let only_top = GroupGoal { metric: GroupMetric::Share, x_min: 32.0, ..goal };
+    vec![top_p99("classes"), group(("weir", "classes"), only_top)]
+}
+
+fn policed_classes() -> Vec<Goal> {
+    // The original's last class got 1 % and 3 %.
+    let goal = goodput(Some("bronze"), Bound::AtLeast(0.01));
+    let last = GroupGoal { metric: GroupMetric::Share, limited: true, ..goal };
+    vec![exact_limit("classes", "gold"), group(("weir", "classes"), last)]
+}
+
+fn overload() -> Vec<Goal> {
+    let of_peak = GroupGoal { against: Against::Peak, ..goodput(None, Bound::AtLeast(0.95)) };
+    let at_most = GroupGoal { x_min: 10.0, ..of_peak };
+    let p99 = GroupGoal {
+        metric: GroupMetric::P99,
+        against: Against::First,
+        ..goodput(Some("preferred"), Bound::AtMost(1.5))
+    };
+    vec![
+        group(("weir", "classes"), at_most),
+        group(("weir", "no rules"), at_most),
+        group(("weir", "classes"), p99),
+    ]
+}
+
+fn path_rules() -> Vec<Goal> {
+    let of = |subject, off| {
+        [
+            any(("weir", subject), Measure::ThroughputAtLeast(("weir", off), 0.99)),
+            any(("weir", subject), Measure::CpuAtMost(("weir", off), 1.01)),
+        ]
+    };
+    let pairs = [
+        ("no match, 11", "off, 11"),
+        ("match, 11", "off, 11"),
+        ("no match, 80", "off, 80"),
+        ("match, 80", "off, 80"),
+        ("no match, 160", "off, 160"),
+        ("match, 160", "off, 160"),
+    ];
+    pairs.into_iter().flat_map(|(subject, off)| of(subject, off)).collect()
+}
+
+fn decisions() -> Vec<Goal> {
+    let of = |cases: &[&'static str], ns| -> Vec<Goal> {
+        cases.iter().map(|case| any(("weir", case), Measure::TimeAtMost(ns))).collect()
+    };
+    let kernel = [
+        "kernel: 1 rule, class",
+        "kernel: 1 rule, bucket",
+        "kernel: 1 rule, bucket, IPv6",
+        "kernel: 3 rules by source, bucket",
+        "kernel: 100,000 prefixes, bucket",
+    ];
+    let few = ["URL, 3 rules: no match", "URL, 3 rules: class", "URL, 3 rules: rate"];
+    let many =
+        ["URL, 10,000 rules: no match", "URL, 10,000 rules: class", "URL, 10,000 rules: rate"];
+    [of(&kernel, 50.0), of(&few, 300.0), of(&many, 1e3)].concat()
+}
+
+fn flood() -> Vec<Goal> {
+    let kernel = ("weir", "kernel");
+    let goal = goodput(Some("preferred"), Bound::AtLeast(0.95));
+    let kept = GroupGoal { against: Against::First, ..goal };
+    let cheaper = |other| GroupGoal {
+        metric: GroupMetric::CoreBusy,
+        against: Against::Other(other),
+        x_min: 5.0,
+        ..goodput(Some("preferred"), Bound::AtMost(1.0))
+    };
+    let others =
+        [("weir", "accept"), ("weir", "admit"), ("nginx", "limit_req"), ("haproxy", "stick table")];
+    let cheaper = others.into_iter().map(|other| group(kernel, cheaper(other)));
+    std::iter::once(group(kernel, kept)).chain(cheaper).collect()
 }

@@ -1,7 +1,7 @@
 //! Which figures an experiment has.
 
 use super::svg::{BarChart, Line, LineChart};
-use super::{label, plugins, size_label};
+use super::{groups, label, plugins, size_label};
 use crate::goal::{Measure, goals, keeps_up};
 use crate::result::{MemorySample, Record, Sample};
 use crate::stats::{median, paired_ratio};
@@ -51,6 +51,9 @@ pub fn figures(record: &Record) -> Vec<(String, String)> {
     }
     if record.timings.iter().any(|timing| timing.size > 0) {
         figures.push((format!("{id}-time.svg"), relative_times(record).render()));
+    }
+    if !record.groups.is_empty() {
+        figures.extend(groups::figures(record));
     }
     if !record.memory.is_empty() {
         figures.push((format!("{id}-memory.svg"), memory(record).render()));
@@ -214,7 +217,7 @@ fn memory(record: &Record) -> BarChart {
     }
 }
 
-fn subtitle(record: &Record) -> String {
+pub(super) fn subtitle(record: &Record) -> String {
     let machine = &record.machine;
     format!("{}, {} cores, Linux {}, {}", machine.cpu, machine.cores, machine.kernel, machine.date)
 }
@@ -225,7 +228,7 @@ fn line(record: &Record, contender: &str, case: &str, points: Vec<(f64, f64)>) -
     Line { name, colour, bound: false, dashes, points }
 }
 
-fn colour(contender: &str) -> &'static str {
+pub(super) fn colour(contender: &str) -> &'static str {
     COLOURS.iter().find(|(name, _)| *name == contender).map_or(COLOUR_OTHER, |(_, colour)| colour)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{label, plugins, size_label};
+use super::{groups, label, plugins, size_label};
 use crate::goal::{Unit, Verdict, duration, evaluate};
 use crate::result::{MemorySample, Record, Sample};
 use crate::stats::{median, paired_ratio, spread};
@@ -31,6 +31,9 @@ pub fn markdown(record: &Record) -> String {
             plugins::rates(record, &mut text);
         }
         text.push_str(&noise_line(record));
+    }
+    if !record.groups.is_empty() {
+        groups::tables(record, &mut text);
     }
     if !record.memory.is_empty() {
         memory_table(record, &mut text);
@@ -66,7 +69,7 @@ fn preamble(record: &Record, text: &mut String) {
             "{} round{}{}{}. Medians; ratios are medians of the rounds' ratios.",
             settings.rounds,
             if settings.rounds == 1 { "" } else { "s" },
-            if record.samples.is_empty() {
+            if record.samples.is_empty() && record.groups.is_empty() {
                 String::new()
             } else {
                 format!(" of {} s, interleaved", settings.window_s)

@@ -130,8 +130,10 @@ fn time(rules: &Rules, path: &str, is_met: bool) -> Result<f64> {
         }
         batches.push(began.elapsed().as_nanos() as f64 / DECISIONS as f64);
     }
+    let count = || rules.states().map(|(_, state)| state.counted(Count::Met)).sum::<u64>();
+    let before = count();
     let decision = rules.decide(&subject, &moment(start.elapsed()), false);
-    let met: u64 = rules.states().map(|(_, state)| state.counted(Count::Met)).sum();
+    let met = count() - before;
     if decision.refusal.is_some() || (met > 0) != is_met {
         let reason = format!("{path}: not decided as expected, {met} rules met: {decision:?}");
         return Err(Error::Answer(reason));

@@ -27,7 +27,7 @@ const CLIENTS: usize = 6_000;
 pub(in crate::experiment) fn g7(experiment: &Experiment, options: &Options) -> Result<Record> {
     let (rig, mut record) = Rig::prepare(experiment, options)?;
     let offered = match &options.rates {
-        Some(rates) => rates.clone(),
+        Some(rates) => rates.iter().map(|rate| rate / rig.capacity_per_s).collect(),
         None if options.quick => OFFERED_QUICK.to_vec(),
         None => OFFERED.to_vec(),
     };
@@ -59,7 +59,7 @@ pub(in crate::experiment) fn g7(experiment: &Experiment, options: &Options) -> R
             let patience = Patience { wait: WAIT, ..super::PATIENCE };
             Entrant { patience, ..Entrant::new(contender, case, policy, load()) }
         });
-        ticks.push((offered, format!("{offered}")));
+        ticks.push((offered, format!("{offered:.3}").trim_end_matches(['0', '.']).to_owned()));
         rig.point(offered, &entrants, &mut record)?;
     }
     record.axis = Some(axis("offered, in capacities of the application", ticks));
