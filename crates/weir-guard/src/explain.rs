@@ -1,10 +1,16 @@
 //! What rules would decide about a request, and why, without counting it.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use weir_config::RefusalAnswer;
 
+use crate::bucket::Pace;
 use crate::class::ClassId;
-use crate::rules::{Moment, Rules};
-use crate::subject::Subject;
+use crate::decision::Moment;
+use crate::keys::Tag;
+use crate::rule::Rule;
+use crate::rules::Rules;
+use crate::subject::{Ends, Subject};
 use crate::values::Values;
 
 /// What each rule makes of a request.
@@ -101,5 +107,31 @@ impl Rules {
             }
         }
         Explained { class, rules, refused_by }
+    }
+
+    /// A rule's limit on a request as it stands.
+    fn limit(&self, rule: &Rule, ends: &Ends, value: Option<Tag>, moment: &Moment) -> Limit {
+        let tag = self.tables.tag(rule, ends, value);
+        let none = AtomicU64::new(0);
+        let left = |pace: &Pace| {
+            let word = match tag? {
+                None => &rule.state.bucket,
+                Some(tag) => self.tables.buckets.find(tag).unwrap_or(&none),
+            };
+            Some(pace.left(word, moment.now_ns))
+        };
+        let running = |most: u32| match tag? {
+            None => Some((rule.state.running.load(Relaxed), most)),
+            Some(tag) => Some((self.tables.running.of(tag), most)),
+        };
+        Limit {
+            of_connections: rule.is_of_connections,
+            holds: rule.always || moment.is_overloaded,
+            always: rule.always,
+            refuses_all: rule.refuse,
+            tokens_left: rule.pace.as_ref().and_then(left),
+            running: rule.concurrency.and_then(running),
+            answer: rule.answer,
+        }
     }
 }

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use crate::bucket::Taken;
 use crate::keys::Tag;
 use crate::rule::{Count, Rule, RuleState};
-use crate::rules::Tables;
 use crate::running::Running;
+use crate::tables::Tables;
 
 /// A request's places among those being served, given back when it is dropped.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Toll<'_> {
         }
         if let Some(pace) = &self.rule.pace {
             let word = match self.tag {
-                Some(tag) => self.tables.buckets().bucket(tag, self.now_ns),
+                Some(tag) => self.tables.buckets.bucket(tag, self.now_ns),
                 None => &self.rule.state.bucket,
             };
             if let Taken::Wait(retry_ns) = pace.take(word, self.now_ns) {
@@ -91,7 +91,7 @@ impl Toll<'_> {
         match self.tag {
             None => pace.give_back(&self.rule.state.bucket),
             Some(tag) => {
-                if let Some(word) = self.tables.buckets().find(tag) {
+                if let Some(word) = self.tables.buckets.find(tag) {
                     pace.give_back(word);
                 }
             }
@@ -107,7 +107,7 @@ impl Toll<'_> {
             }
             return Ok(Place::OfRule(Arc::clone(state)));
         };
-        let running = self.tables.running();
+        let running = &self.tables.running;
         match running.begin(tag, most) {
             true => Ok(Place::OfKey(Arc::clone(running), tag)),
             false => Err(Full),

@@ -91,7 +91,7 @@ fn at(now_ns: u64) -> Moment {
 /// Admits `count` requests for a path at a moment; how many passed.
 fn admitted(rules: &Rules, target: &str, moment: &Moment, count: usize) -> usize {
     let subject = request(target, &NONE);
-    (0..count).filter(|_| rules.decide(&subject, moment, false).refusal.is_none()).count()
+    (0..count).filter(|_| rules.decide(&subject, moment, false).refusal().is_none()).count()
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn classes_are_given_by_the_first_rule_and_pass_ends_the_search() {
     ] {
         let decision = rules.decide(&request(target, &NONE), &at(0), false);
         assert_eq!(decision.class, ClassId(class), "{target}");
-        assert_eq!(decision.refusal.map(|r| (r.rule, r.reason)), refused, "{target}");
+        assert_eq!(decision.refusal().map(|r| (r.rule, r.reason)), refused, "{target}");
     }
     let met: Vec<u64> = rules.states().map(|(_, state)| state.counted(Count::Met)).collect();
     // Rules for connections are not counted for requests.
@@ -143,9 +143,9 @@ fn places_are_given_back_and_tokens_of_refused_requests_too() {
     let rules = Rules::new(&guard(vec![tokens, places]), 1, None);
     let subject = request("/a", &NONE);
     let held: Vec<_> = (0..2).map(|_| rules.decide(&subject, &at(0), false)).collect();
-    assert!(held.iter().all(|decision| decision.refusal.is_none()));
+    assert!(held.iter().all(|decision| decision.refusal().is_none()));
     for _ in 0..9 {
-        let refused = rules.decide(&subject, &at(0), false).refusal.unwrap();
+        let refused = rules.decide(&subject, &at(0), false).refusal().unwrap();
         assert_eq!(
             (rules.name(refused.rule), refused.reason),
             (Some("places"), Count::Concurrency)
@@ -164,7 +164,7 @@ fn each_source_has_its_bucket() {
     let passes = |source: &str| {
         let mut subject = request("/", &NONE);
         subject.ends = ends(source);
-        rules.decide(&subject, &at(0), false).refusal.is_none()
+        rules.decide(&subject, &at(0), false).refusal().is_none()
     };
     let of = |sources: &[&str]| sources.iter().filter(|source| passes(source)).count();
     assert_eq!(of(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.255:9", "10.0.0.1:1"]), 3);
@@ -180,7 +180,7 @@ fn each_value_has_its_bucket_and_none_has_none() {
     let rules = Rules::new(&guard(vec![each]), 1, None);
     let passed = |headers: Headers<'_>| {
         let subject = request("/", &headers);
-        (0..5).filter(|_| rules.decide(&subject, &at(0), false).refusal.is_none()).count()
+        (0..5).filter(|_| rules.decide(&subject, &at(0), false).refusal().is_none()).count()
     };
     assert_eq!(passed(Headers(&[("x-key", "a")])), 2);
     assert_eq!(passed(Headers(&[("x-key", "b")])), 2);
@@ -247,7 +247,7 @@ fn repeat_offenders_are_not_let_in() {
     let rules = Rules::new(&guard(vec![no]), 1, None);
     let banned = |now_ns| {
         let decision = rules.decide(&request("/no", &NONE), &at(now_ns), false);
-        decision.refusal.unwrap().banned
+        decision.refusal().unwrap().banned
     };
     let seen: Vec<_> = (0..4).map(|_| banned(SECOND).is_some()).collect();
     assert_eq!(seen, [false, false, false, true]);
@@ -271,18 +271,18 @@ fn connections_are_decided_by_their_ends() {
     let rules = Rules::new(&guard(vec![gold, all]), 1, None);
     let decide = |source: &str| rules.decide_connection(&ends(source), &at(0), 0);
     let first = decide("10.1.2.3:1");
-    assert_eq!((first.class, first.refusal.is_none()), (ClassId(0), true));
+    assert_eq!((first.class, first.refusal().is_none()), (ClassId(0), true));
     let second = decide("10.2.2.3:1");
-    assert_eq!((second.class, second.refusal.is_none()), (ClassId(2), true));
-    assert_eq!(decide("10.2.2.3:1").refusal.map(|refused| refused.rule), Some(1));
+    assert_eq!((second.class, second.refusal().is_none()), (ClassId(2), true));
+    assert_eq!(decide("10.2.2.3:1").refusal().map(|refused| refused.rule), Some(1));
     assert_eq!(rules.class_of(&ends("10.1.0.1:1")), ClassId(0));
     // A request gets the class of its connection, and costs the rule nothing.
     let mut subject = request("/", &NONE);
     subject.ends = ends("10.1.0.1:1");
     let decision = rules.decide(&subject, &at(0), false);
-    assert_eq!((decision.class, decision.refusal.is_none()), (ClassId(0), true));
+    assert_eq!((decision.class, decision.refusal().is_none()), (ClassId(0), true));
     // Behind a trusted proxy each request is what a connection would be.
-    assert!(rules.decide(&subject, &at(0), true).refusal.is_some());
+    assert!(rules.decide(&subject, &at(0), true).refusal().is_some());
 }
 
 fn field() -> impl Strategy<Value = FieldMatch> {

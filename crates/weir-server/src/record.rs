@@ -191,7 +191,7 @@ impl Record {
         let bytes = |value| Option::map(Option::as_ref(value), http::HeaderValue::as_bytes);
         let rules = self.connection.worker.shared.guard.rules();
         let decided = self.decided.as_ref().filter(|_| !rules.is_empty());
-        let refusal = decided.and_then(|decided| decided.decision.refusal);
+        let refusal = decided.and_then(|decided| decided.decision.refusal());
         log.record(
             self.connection.worker.index,
             &Entry {
@@ -218,7 +218,7 @@ impl Record {
     /// Why overload control has refused the request, if it has.
     fn refused(&self) -> Option<&'static str> {
         let decided = self.decided.as_ref()?;
-        match decided.decision.refusal {
+        match decided.decision.refusal() {
             Some(refused) => Some(refused.reason.as_str()),
             None if decided.is_shed => Some("overload"),
             None => self.is_upstream_full.then_some("upstream"),

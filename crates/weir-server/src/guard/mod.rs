@@ -9,7 +9,7 @@ mod load;
 mod rates;
 mod subject;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,14 @@ pub(crate) use subject::{Asked, HeadFields, MapFields};
 
 use crate::connection::Connection;
 
+/// No class's rank: there are at most eight.
+const SOME_RULES: u8 = u8::MAX;
+
 /// Everything that overload control shares among workers.
 pub(crate) struct Guard {
     rules: ArcSwap<Rules>,
+    /// The class of all requests where there is no rule; [`SOME_RULES`] where there are.
+    without_rules: AtomicU8,
     /// What they were made of.
     in_force: ArcSwap<InForce>,
     /// Nanoseconds are counted from here.
@@ -57,8 +62,10 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn new(guard: &config::Guard, workers: usize) -> Guard {
         let workers = workers.max(1);
+        let rules = Rules::new(guard, workers, None);
         Guard {
-            rules: ArcSwap::from_pointee(Rules::new(guard, workers, None)),
+            without_rules: AtomicU8::new(without_rules(&rules)),
+            rules: ArcSwap::from_pointee(rules),
             in_force: ArcSwap::from_pointee(InForce::of_configuration(guard)),
             origin: Instant::now(),
             loads: (0..workers).map(|_| Load::new(guard)).collect(),
@@ -88,6 +95,7 @@ impl Guard {
             self.classes.reorder(known, wanted);
             self.rates.forget();
         }
+        self.without_rules.store(without_rules(&after), Relaxed);
         self.rules.store(Arc::new(after));
         for load in &self.loads {
             load.configure(&config.guard);
@@ -152,10 +160,26 @@ impl Guard {
         let is_watched = self.watched.load().get(connection.listener) == Some(&true);
         let decided = if is_watched { self.policed.load(Relaxed) } else { 0 };
         let decision = rules.decide_connection(&ends, &moment, decided);
-        let Some(refused) = decision.refusal else { return true };
+        let Some(refused) = decision.refusal() else { return true };
         self.punish(&ends, refused.banned);
         self.turned_away.fetch_add(1, Relaxed);
         false
+    }
+
+    fn meet_rules<'a>(
+        &self,
+        connection: &'a Connection,
+        asked: &Asked<'a>,
+        now: Instant,
+    ) -> Decision {
+        let rules = self.rules.load();
+        let (subject, as_connection) = asked.subject(connection);
+        let moment = self.moment(connection.worker.index, now);
+        let decision = rules.decide(&subject, &moment, as_connection);
+        if let Some(refused) = decision.refusal() {
+            self.punish(&subject.ends, refused.banned);
+        }
+        decision
     }
 
     /// Goes on with what plugins have made of a request. It has been counted as one that went on.
@@ -173,7 +197,7 @@ impl Guard {
         let worker = connection.worker.index;
         let moment = self.moment(worker, Instant::now());
         rules.decide_verdict(&subject, &moment, &mut decided.decision);
-        if let Some(refused) = &decided.decision.refusal {
+        if let Some(refused) = decided.decision.refusal() {
             self.classes.count(worker, decided.class(), Offer::Refused);
             self.punish(&subject.ends, refused.banned);
         }
@@ -249,19 +273,11 @@ impl Guard {
         now: Instant,
     ) -> Decided {
         let worker = connection.worker.index;
-        let rules = self.rules.load();
-        let decision = match rules.is_empty() {
-            true => Decision::of_no_rule(rules.classes()),
-            false => {
-                let (subject, as_connection) = asked.subject(connection);
-                let decision = rules.decide(&subject, &self.moment(worker, now), as_connection);
-                if let Some(refused) = &decision.refusal {
-                    self.punish(&subject.ends, refused.banned);
-                }
-                decision
-            }
+        let decision = match self.without_rules.load(Relaxed) {
+            SOME_RULES => self.meet_rules(connection, asked, now),
+            class => Decision::of_no_rule(ClassId(class)),
         };
-        let offer = match decision.refusal {
+        let offer = match decision.refusal() {
             Some(_) => Offer::Refused,
             None if !self.load(worker).admits(decision.class, connection.client) => Offer::Shed,
             None => Offer::Admitted,
@@ -282,12 +298,16 @@ pub(crate) struct Decided {
 impl Decided {
     /// Whether the request goes on.
     pub(crate) fn is_admitted(&self) -> bool {
-        self.decision.refusal.is_none() && !self.is_shed
+        self.decision.refusal().is_none() && !self.is_shed
     }
 
     pub(crate) fn class(&self) -> ClassId {
         self.decision.class
     }
+}
+
+fn without_rules(rules: &Rules) -> u8 {
+    if rules.is_empty() { rules.classes().default().0 } else { SOME_RULES }
 }
 
 /// Whether the connection's peer speaks for others.

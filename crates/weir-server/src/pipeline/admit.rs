@@ -113,7 +113,7 @@ fn turned_away(decided: &Decided, record: &Record) -> Option<Turned> {
         let answer = RefusalAnswer::Status(503);
         return Some(Turned { answer, retry_s: RETRY_S, why: "overload" });
     }
-    let refused = decided.decision.refusal?;
+    let refused = decided.decision.refusal()?;
     let rules = record.connection().worker.shared.guard.rules();
     let retry_s = match refused.banned {
         Some(banned) => banned.as_secs().max(1),

@@ -1,6 +1,6 @@
-//! G9: what a decision costs by itself: of the kernel about a packet, by test runs of the programs that
-//! the server loads (`BPF_PROG_TEST_RUN`); and about a request, by Weir's rules in the lab's own
-//! process, without a server.
+//! G9: what a decision costs by itself: of the kernel about a packet, by test runs of the programs
+//! that the server loads (`BPF_PROG_TEST_RUN`); and about a request, by Weir's rules in the lab's
+//! own process, without a server.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -77,7 +77,7 @@ fn requests(round: usize, options: &Options, record: &mut Record) -> Result<()> 
             matched: vec![pages::LOW.to_owned()],
             ..Policy::default()
         };
-        let pace = Some(Pace { rate: 100_000_000, burst: 100_000_000 });
+        let pace = Some(Pace { rate: 10_000_000, burst: 10_000_000 });
         let limited = Policy { idle_rules: count - 1, low_page: pace, ..Policy::default() };
         let cases = [
             ("no match", plain, NO_MATCH),
@@ -134,7 +134,7 @@ fn time(rules: &Rules, path: &str, is_met: bool) -> Result<f64> {
     let before = count();
     let decision = rules.decide(&subject, &moment(start.elapsed()), false);
     let met = count() - before;
-    if decision.refusal.is_some() || (met > 0) != is_met {
+    if decision.refusal().is_some() || (met > 0) != is_met {
         let reason = format!("{path}: not decided as expected, {met} rules met: {decision:?}");
         return Err(Error::Answer(reason));
     }
