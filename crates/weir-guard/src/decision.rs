@@ -1,0 +1,96 @@
+//! What rules decide. Small, since every request carries one: what most do not need is in a box.
+
+use std::time::Duration;
+
+use crate::class::ClassId;
+use crate::permit::Permit;
+use crate::rule::Count;
+
+/// How a moment stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Nanoseconds of the monotonic clock.
+    pub now_ns: u64,
+    /// Limits that are not for always hold.
+    pub is_overloaded: bool,
+    /// Whose counts are written.
+    pub worker: usize,
+}
+
+/// What rules decide. Holds the request's places among those being served, until it is dropped.
+#[derive(Debug)]
+pub struct Decision {
+    /// Who goes first.
+    pub class: ClassId,
+    /// A rule has given the class.
+    has_class: bool,
+    /// A rule has said that nothing after it counts.
+    has_passed: bool,
+    more: Option<Box<More>>,
+}
+
+#[derive(Debug, Default)]
+struct More {
+    refusal: Option<Refused>,
+    places: Vec<Permit>,
+}
+
+/// Why something is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The rule.
+    pub rule: u32,
+    /// Its limit.
+    pub reason: Count,
+    /// When it may be tried again: nanoseconds from now; 0 if that is not known.
+    pub retry_ns: u64,
+    /// How long the source is not let in from now on.
+    pub banned: Option<Duration>,
+}
+
+impl Decision {
+    /// What is decided where there is no rule: the default class.
+    #[inline]
+    pub fn of_no_rule(class: ClassId) -> Decision {
+        Decision::new(class)
+    }
+
+    #[inline]
+    pub(crate) fn new(class: ClassId) -> Decision {
+        Decision { class, has_class: false, has_passed: false, more: None }
+    }
+
+    /// Why it is refused, if it is.
+    #[inline]
+    pub fn refusal(&self) -> Option<Refused> {
+        self.more.as_ref()?.refusal
+    }
+
+    /// Whether no rule after those that were met counts.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.has_passed
+    }
+
+    pub(crate) fn pass(&mut self) {
+        self.has_passed = true;
+    }
+
+    /// Gives the class, unless a rule has done so before.
+    #[inline]
+    pub(crate) fn give_class(&mut self, class: ClassId) {
+        if !self.has_class {
+            (self.class, self.has_class) = (class, true);
+        }
+    }
+
+    /// It is refused, and needs no places any more.
+    pub(crate) fn refuse(&mut self, refused: Refused) {
+        self.more = Some(Box::new(More { refusal: Some(refused), places: Vec::new() }));
+    }
+
+    pub(crate) fn hold(&mut self, places: Permit) {
+        if !places.is_empty() {
+            self.more.get_or_insert_default().places.push(places);
+        }
+    }
+}
