@@ -67,8 +67,8 @@ enum Command {
         #[arg(long)]
         from_files: bool,
     },
-    /// The application of S3: bodies of ?size=N under /cached/ and /uncached/. With --servers that of
-    /// the G experiments: expensive pages.
+    /// The application of S3: bodies of ?size=N under /cached/ and /uncached/. With --servers that
+    /// of the G experiments: expensive pages.
     App {
         /// Unix socket to listen on.
         #[arg(long)]

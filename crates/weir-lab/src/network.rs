@@ -118,8 +118,8 @@ impl Network {
         set(&self.clients.name, cores.load)
     }
 
-    /// Does something with the calling thread in one of the ends: sockets that it opens and programs
-    /// that it starts belong there.
+    /// Does something with the calling thread in one of the ends: sockets that it opens and
+    /// programs that it starts belong there.
     ///
     /// # Errors
     /// When the thread cannot be moved; and what `act` fails with.

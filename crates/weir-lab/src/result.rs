@@ -46,7 +46,8 @@ pub struct Record {
     /// What was varied with them.
     #[serde(default)]
     pub axis: Option<Axis>,
-    /// Pages per second that the application was found to make at best, through the first contender.
+    /// Pages per second that the application was found to make at best, through the first
+    /// contender.
     #[serde(default)]
     pub capacity_per_s: Option<f64>,
 }

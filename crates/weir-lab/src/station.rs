@@ -1,13 +1,13 @@
 //! A machine that makes expensive pages, as a model: a fixed number of servers shares its time
-//! equally among all pages that are being made, and wastes more of it the more there are. No I/O and
-//! no clock; time is a parameter in nanoseconds.
+//! equally among all pages that are being made, and wastes more of it the more there are. No I/O
+//! and no clock; time is a parameter in nanoseconds.
 
 use std::collections::{BTreeMap, VecDeque};
 
 /// Pages that are made at a time; more wait for a process, as with Apache's `MaxClients`.
 const PROCESSES: usize = 256;
-/// What is left of the machine when it has far too much to do. The original's fell from 63 pages per
-/// second to 40.
+/// What is left of the machine when it has far too much to do. The original's fell from 63 pages
+/// per second to 40.
 const LEAST_EFFICIENCY: f64 = 0.63;
 /// At so many times as many pages as servers nothing more is lost.
 const WORST_AT: f64 = 4.0;

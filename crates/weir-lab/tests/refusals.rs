@@ -1,5 +1,5 @@
-//! The generator against servers that refuse, reset or stay silent: it counts what happened, group by
-//! group, and goes on.
+//! The generator against servers that refuse, reset or stay silent: it counts what happened, group
+//! by group, and goes on.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -267,14 +267,16 @@ const ENVOY_LIMIT_TYPE: &str = "type.googleapis.com/\
 const ENVOY_LOCAL_LIMIT: &str = r#"
           - name: limit
             typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+              "@type": "type.googleapis.com/\
+                envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit"
               stat_prefix: all"#;
 
 /// As in its manual, but for the time to the first measurement.
 const ENVOY_ADAPTIVE: &str = r#"
           - name: adaptive
             typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.adaptive_concurrency.v3.AdaptiveConcurrency
+              "@type": "type.googleapis.com/\
+                envoy.extensions.filters.http.adaptive_concurrency.v3.AdaptiveConcurrency"
               gradient_controller_config:
                 sample_aggregate_percentile: { value: 90 }
                 concurrency_limit_params: { concurrency_update_interval: 0.1s }
@@ -283,8 +285,8 @@ const ENVOY_ADAPTIVE: &str = r#"
                   interval: 60s
                   request_count: 50"#;
 
-/// A rule about a path that nobody asks for: exact ones, beginnings and patterns, and a half of them
-/// in the folder that is asked for.
+/// A rule about a path that nobody asks for: exact ones, beginnings and patterns, and a half of
+/// them in the folder that is asked for.
 fn idle_rule(number: usize) -> String {
     let folder = if number.is_multiple_of(2) { "static" } else { "shop" };
     let path = match number % 3 {

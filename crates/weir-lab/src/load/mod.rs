@@ -87,13 +87,14 @@ pub struct Patience {
 }
 
 impl Plan {
-    /// The request of a group, the same for every contender: the small set of fields a simple client
-    /// sends.
+    /// The request of a group, the same for every contender: the small set of fields a simple
+    /// client sends.
     #[must_use]
     pub fn request(&self, group: &Group) -> Vec<u8> {
         let connection = if self.persistent { "" } else { "Connection: close\r\n" };
         format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-lab\r\nAccept: */*\r\n{connection}\r\n",
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-lab\r\nAccept: */*\r\n\
+             {connection}\r\n",
             group.target, self.server
         )
         .into_bytes()

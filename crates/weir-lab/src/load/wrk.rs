@@ -10,8 +10,8 @@ use crate::error::{Doing, Error, Result};
 /// Runs `plan` with wrk, on the core of the calling thread; whole seconds, at least one.
 ///
 /// # Errors
-/// When wrk is missing, fails, or sees a response that is not a success; when there is more than one
-/// group.
+/// When wrk is missing, fails, or sees a response that is not a success; when there is more
+/// than one group.
 pub fn run(plan: &Plan) -> Result<Outcome> {
     let [group] = &plan.groups[..] else {
         return Err(Error::Usage("wrk has one group of clients".to_owned()));

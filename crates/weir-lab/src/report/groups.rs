@@ -9,8 +9,8 @@ use crate::stats::median;
 
 /// Dashes of a contender's second, third … line.
 const DASHES: [&str; 5] = ["", "9 3", "2 3", "12 3 2 3", "5 5"];
-/// Experiments whose figures show all groups of one set-up beside each other, as the original's did;
-/// the others show one group of all set-ups.
+/// Experiments whose figures show all groups of one set-up beside each other, as the original's
+/// did; the others show one group of all set-ups.
 const BY_SERIES: [&str; 3] = ["g3", "g4", "g6"];
 /// Colours of groups in those.
 const GROUP_COLOURS: [&str; 3] = ["#0072B2", "#E69F00", "#D55E00"];
@@ -132,8 +132,9 @@ fn noise(record: &Record) -> String {
     let errors: u64 = record.groups.iter().map(|sample| sample.errors).sum();
     let unsent: u64 = record.groups.iter().map(|sample| sample.unsent).sum();
     format!(
-        "The core of generator and application was busy for at most {:.0} % of the time; steal at most \
-         {:.1} %; {errors} failures; {unsent} requests were not sent because too many were under way.\n",
+        "The core of generator and application was busy for at most {:.0} % of the time; steal at \
+         most {:.1} %; {errors} failures; {unsent} requests were not sent because too many were \
+         under way.\n",
         greatest(|sample| sample.load_core_busy) * 100.0,
         greatest(|sample| sample.steal) * 100.0,
     )

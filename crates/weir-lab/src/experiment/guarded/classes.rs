@@ -1,4 +1,5 @@
-//! G3, G4 and G6: classes of clients, by address and by page, who together ask for more than there is.
+//! G3, G4 and G6: classes of clients, by address and by page, who together ask for more than there
+//! is.
 
 use super::{BRONZE, CAPACITY, Entrant, GOLD, Rig, SILVER, axis, group};
 use crate::contender::policy::{Classes, Pace, Policy, pages};

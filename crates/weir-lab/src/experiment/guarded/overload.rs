@@ -1,5 +1,5 @@
-//! G7: more and more requests for an expensive page, in an open loop. A fifth of the capacity is asked
-//! for by the top class, the rest of what is offered by everyone else.
+//! G7: more and more requests for an expensive page, in an open loop. A fifth of the capacity is
+//! asked for by the top class, the rest of what is offered by everyone else.
 
 use std::time::Duration;
 

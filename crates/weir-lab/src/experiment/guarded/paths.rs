@@ -1,6 +1,6 @@
-//! G8: what 10,000 rules about paths cost a server that answers with a small document out of memory,
-//! with paths of three lengths: without rules, with rules of which none matches, and with one that
-//! does.
+//! G8: what 10,000 rules about paths cost a server that answers with a small document out of
+//! memory, with paths of three lengths: without rules, with rules of which none matches, and with
+//! one that does.
 
 use std::fs;
 

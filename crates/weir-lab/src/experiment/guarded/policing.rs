@@ -1,5 +1,5 @@
-//! G1, G2, G5 and G10: a preferred client beside many others whose rate is limited, by address or by
-//! page.
+//! G1, G2, G5 and G10: a preferred client beside many others whose rate is limited, by address or
+//! by page.
 
 use std::time::Duration;
 
@@ -85,9 +85,9 @@ pub(in crate::experiment) fn g1(experiment: &Experiment, options: &Options) -> R
     Ok(record)
 }
 
-/// G2: the burst of a greedy client grows. In a closed loop it pauses when it is not let in, and the
-/// bucket fills meanwhile; in an open loop (`flood`) the bucket is always empty, and exactly the rate
-/// must be let in.
+/// G2: the burst of a greedy client grows. In a closed loop it pauses when it is not let in, and
+/// the bucket fills meanwhile; in an open loop (`flood`) the bucket is always empty, and exactly
+/// the rate must be let in.
 pub(in crate::experiment) fn g2(experiment: &Experiment, options: &Options) -> Result<Record> {
     let (rig, mut record) = Rig::prepare(experiment, options)?;
     let mut ticks = Vec::new();
