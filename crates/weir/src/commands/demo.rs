@@ -71,8 +71,8 @@ fn add_route_for_plugin(config: &mut Config) {
     }
 }
 
-/// One page behind two upstreams: one without a limit, and one that lets as many requests through at
-/// a time as the application behind it works on.
+/// One page behind two upstreams: one without a limit, and one that lets as many requests through
+/// at a time as the application behind it works on.
 fn add_routes_for_guard(config: &mut Config) -> Result<(), Failure> {
     config.guard = weir_config::parse_guard("demo", GUARD, config)?;
     let limits = [(UNGUARDED, Concurrency::Unlimited), (GUARDED, Concurrency::Fixed(SALE_PLACES))];

@@ -1,6 +1,6 @@
-//! The demo's expensive page: a few are made at a time, and each takes longer the more others wait,
-//! as where requests fight for a database, for locks and for memory. It only sleeps; what matters is
-//! the shape: beyond its capacity it gets slower, not just full.
+//! The demo's expensive page: a few are made at a time, and each takes longer the more others
+//! wait, as where requests fight for a database, for locks and for memory. It only sleeps; what
+//! matters is the shape: beyond its capacity it gets slower, not just full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -44,8 +44,8 @@ impl Sale {
         Sale { places: Arc::new(Semaphore::new(PLACES as usize)), load: Arc::default() }
     }
 
-    /// Makes the page; `None` if there are too many already. Work that has begun is done to its end,
-    /// whether somebody still waits for it or not.
+    /// Makes the page; `None` if there are too many already. Work that has begun is done to its
+    /// end, whether somebody still waits for it or not.
     pub(super) async fn make(&self) -> Option<Duration> {
         let inside = Inside::enter(&self.load)?;
         // Never closed.

@@ -107,8 +107,8 @@ fn each_page_has_its_head() {
     assert_eq!(ask(origin, "POST /crowd/run").status(), 409);
 }
 
-/// A few are made at a time, and what waits makes all slower. Who has left waits no longer, but work
-/// that has begun goes on.
+/// A few are made at a time, and what waits makes all slower. Who has left waits no longer, but
+/// work that has begun goes on.
 #[test]
 fn the_expensive_page_has_few_places() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
