@@ -74,8 +74,8 @@ enum Command {
         #[arg(long)]
         unix: PathBuf,
         /// Pages that can be made at a time; more of them waste time.
-        #[arg(long)]
-        servers: Option<usize>,
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+        servers: Option<u16>,
         /// Time that a page takes.
         #[arg(long, value_parser = parse_duration, default_value = "16ms")]
         work: Duration,
@@ -147,7 +147,7 @@ pub(crate) fn run() -> Result<()> {
         }
         Command::App { unix, servers: None, .. } => run_app(&unix),
         Command::App { unix, servers: Some(servers), work } => {
-            costly::serve(&unix, Capacity { servers, work })
+            costly::serve(&unix, Capacity { servers: servers.into(), work })
         }
         Command::Agent { unix } => agent::serve(&unix),
     }

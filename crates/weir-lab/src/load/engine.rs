@@ -288,6 +288,7 @@ impl<'a> Engine<'a> {
                 }
                 Ok(())
             }
+            Err(failure) if self.shared.plan.refusals.is_some() => self.settle(index, Err(failure)),
             Err(failure) => {
                 state.idle.push(index);
                 self.fail(index, failure.reason())
