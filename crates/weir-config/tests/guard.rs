@@ -68,7 +68,7 @@ fn every_setting_of_the_block() {
     let guard = &config.guard;
     assert_eq!(
         guard.classes,
-        [class("gold", 1, 7, 2000), class("default", 2, 1024, 500), class("bulk", 3, 0, 500)]
+        [class("gold", 1, 7, 2000), class("default", 2, 10_000, 5000), class("bulk", 3, 0, 5000)]
     );
     assert_eq!(guard.lists, [list("crawlers", "/etc/weir/lists/crawlers.txt"), list("b", "/b")]);
     assert_eq!((guard.keys, guard.kernel), (500, KernelUse::Auto));

@@ -16,13 +16,6 @@ use crate::queue::{
     CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited,
 };
 
-/// How many times over the waiting requests can refill the upstream before a queue that stands is
-/// cut. With none in reserve a pause in the arrivals leaves it idle: with random arrivals at its
-/// capacity and places for c, a reserve of c loses 5 % and one of 2 c loses 3 %.
-const RESERVE_REFILLS: usize = 2;
-/// At least so many, which lose no more than 3 % with few places.
-const RESERVE_MIN: usize = 32;
-
 /// What a gate is made by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {
@@ -30,9 +23,7 @@ pub struct GateSettings {
     pub classes: Vec<ClassLimits>,
     /// Requests in flight.
     pub limit: LimitSettings,
-    /// How long requests wait when the queue stands, in nanoseconds.
-    pub target_ns: u64,
-    /// From when on it does, in nanoseconds.
+    /// Requests that have had to wait for so long without a break are overload, in nanoseconds.
     pub interval_ns: u64,
 }
 
@@ -43,7 +34,6 @@ impl GateSettings {
         GateSettings {
             classes: guard.classes.iter().map(ClassLimits::from).collect(),
             limit,
-            target_ns: ns(guard.target),
             interval_ns: ns(guard.interval),
         }
     }
@@ -122,8 +112,8 @@ pub struct Gate<T> {
 impl<T> Gate<T> {
     /// A gate that nothing has passed yet.
     pub fn new(now_ns: u64, settings: &GateSettings) -> Gate<T> {
-        let GateSettings { classes, limit, target_ns, interval_ns } = settings;
-        let queue = ClassQueue::new(classes, *target_ns, *interval_ns);
+        let GateSettings { classes, limit, interval_ns } = settings;
+        let queue = ClassQueue::new(classes);
         Gate {
             timeline: Timeline::new(now_ns),
             limit: AdaptiveLimit::new(limit),
@@ -205,7 +195,7 @@ impl<T> Gate<T> {
     /// When [`Gate::tick`] is to be called next, on the clock that the gate was told. `None` while
     /// nobody waits.
     pub fn next_deadline(&self) -> Option<u64> {
-        let deadline_ns = self.queue.next_deadline(self.reserve())?;
+        let deadline_ns = self.queue.next_deadline()?;
         Some(self.timeline.clock_at(deadline_ns))
     }
 
@@ -213,8 +203,8 @@ impl<T> Gate<T> {
     /// unless the limit's settings change.
     pub fn configure(&mut self, now_ns: u64, settings: &GateSettings, due: &mut Due<T>) {
         let now_ns = self.timeline.advance(now_ns);
-        let GateSettings { classes, limit, target_ns, interval_ns } = settings;
-        self.queue.configure(classes, *target_ns, *interval_ns);
+        let GateSettings { classes, limit, interval_ns } = settings;
+        self.queue.configure(classes);
         self.interval_ns = *interval_ns;
         if self.limit.settings() != limit {
             self.limit = AdaptiveLimit::new(limit);
@@ -263,7 +253,7 @@ impl<T> Gate<T> {
     fn move_on(&mut self, now_ns: u64, due: &mut Due<T>) {
         let shed_before = due.shed.len();
         if !self.queue.is_empty() {
-            self.queue.expire(now_ns, self.reserve(), &mut due.shed);
+            self.queue.expire(now_ns, &mut due.shed);
         }
         while self.in_flight < self.limit.limit() {
             let Some(waited) = self.queue.pop(now_ns, &mut due.shed) else {
@@ -290,10 +280,6 @@ impl<T> Gate<T> {
 
     fn count_shed(&mut self, class: usize, reason: ShedReason) {
         self.counts[class].shed[reason.index()] += 1;
-    }
-
-    fn reserve(&self) -> usize {
-        (RESERVE_REFILLS * self.limit.limit() as usize).max(RESERVE_MIN)
     }
 }
 

@@ -34,20 +34,17 @@ pub enum ShedReason {
     Full,
     /// It has waited as long as its class allows.
     Expired,
-    /// The queue stands, so that waiting longer would not help (controlled delay).
-    Standing,
 }
 
 impl ShedReason {
     /// All of them, in the order of [`ShedReason::index`].
-    pub const ALL: [ShedReason; 3] = [ShedReason::Full, ShedReason::Expired, ShedReason::Standing];
+    pub const ALL: [ShedReason; 2] = [ShedReason::Full, ShedReason::Expired];
 
     /// What header fields, logs and metrics call it.
     pub const fn as_str(self) -> &'static str {
         match self {
             ShedReason::Full => "queue-full",
             ShedReason::Expired => "queue-wait",
-            ShedReason::Standing => "queue-standing",
         }
     }
 
@@ -99,11 +96,14 @@ pub enum Pushed<T> {
 
 /// Waiting requests by class; class 0 goes first.
 ///
-/// A class is first-in-first-out until it has not been empty for an interval. From then on it
-/// *stands*: arrivals exceed what can be served, so in their order everyone would be served just
-/// before giving up. Then the newest goes first, and whoever has waited for the target is shed
-/// ("adaptive LIFO" and "controlled delay": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015),
-/// except for a reserve that keeps the upstream busy when arrivals pause.
+/// A class is first-in-first-out until somebody has waited for half of what may be waited. From then
+/// on, until nobody waits, it *stands*: arrivals exceed what can be served, so that in their order
+/// everyone would be served just before giving up. The newest goes first then, and the oldest wait
+/// out their time ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015).
+///
+/// That article's queues stand as soon as they have not been empty for 100 ms, and their entries are
+/// then shed after 5 ms: its clients are other servers, and try elsewhere. A person's browser does
+/// not. Where 500 people wait a second each, nobody has to be sent away.
 ///
 /// When a class is full, whoever would be served last goes: the new entry while the order is
 /// first-in-first-out, the oldest once the newest goes first.
@@ -111,8 +111,6 @@ pub enum Pushed<T> {
 pub struct ClassQueue<T> {
     slots: Slots<T>,
     classes: Vec<ClassState>,
-    target_ns: u64,
-    interval_ns: u64,
 }
 
 #[derive(Debug)]
@@ -120,34 +118,32 @@ struct ClassState {
     limits: ClassLimits,
     ends: Ends,
     len: usize,
-    /// Since when it has not been empty.
-    busy_since_ns: u64,
+    /// Somebody has waited for half of the time since it was last empty.
+    stands: bool,
 }
 
 impl<T> ClassQueue<T> {
     /// An empty queue. Of `classes`, the first [`CLASSES_MAX`] count; none means one that may not
-    /// wait. A class stands after `interval_ns`, and its entries then wait for `target_ns`.
-    pub fn new(classes: &[ClassLimits], target_ns: u64, interval_ns: u64) -> ClassQueue<T> {
+    /// wait.
+    pub fn new(classes: &[ClassLimits]) -> ClassQueue<T> {
         let nobody = [ClassLimits { entries_max: 0, wait_ns: 0 }];
         let classes = if classes.is_empty() { &nobody } else { classes };
         let state = |limits: &ClassLimits| ClassState {
             limits: *limits,
             ends: Ends::EMPTY,
             len: 0,
-            busy_since_ns: 0,
+            stands: false,
         };
         let classes = classes.iter().take(CLASSES_MAX).map(state).collect();
-        ClassQueue { slots: Slots::new(), classes, target_ns, interval_ns }
+        ClassQueue { slots: Slots::new(), classes }
     }
 
     /// Changes limits of classes that are there already; entries in excess leave as they are served
     /// or expire.
-    pub fn configure(&mut self, classes: &[ClassLimits], target_ns: u64, interval_ns: u64) {
+    pub fn configure(&mut self, classes: &[ClassLimits]) {
         for (state, limits) in self.classes.iter_mut().zip(classes) {
             state.limits = *limits;
         }
-        self.target_ns = target_ns;
-        self.interval_ns = interval_ns;
     }
 
     /// Entries of all classes.
@@ -172,7 +168,18 @@ impl<T> ClassQueue<T> {
 
     /// Whether a class stands.
     pub fn is_standing(&self, now_ns: u64, class: usize) -> bool {
-        self.classes.get(class).is_some_and(|state| state.is_standing(now_ns, self.interval_ns))
+        self.classes.get(class).is_some_and(|state| {
+            let waited_ns = self.slots.arrived_ns(state.ends.oldest);
+            let waited_ns = waited_ns.map_or(0, |arrived_ns| now_ns.saturating_sub(arrived_ns));
+            state.len > 0 && (state.stands || waited_ns >= state.limits.wait_ns / 2)
+        })
+    }
+
+    /// The same, which is kept in mind until the class is empty.
+    fn stands(&mut self, now_ns: u64, class: usize) -> bool {
+        let stands = self.is_standing(now_ns, class);
+        self.classes[class].stands = stands;
+        stands
     }
 
     /// Lets an entry wait; `make` is called if it may. O(1).
@@ -184,17 +191,16 @@ impl<T> ClassQueue<T> {
         }
         let mut instead_of = None;
         if state.len >= state.limits.entries_max {
-            if !state.is_standing(now_ns, self.interval_ns) {
+            if !self.stands(now_ns, class) {
                 return Pushed::Refused;
             }
+            let state = &self.classes[class];
             let waited = self.take(now_ns, class, state.ends.oldest);
             instead_of = waited.map(|waited| Shed { waited, reason: ShedReason::Full });
         }
         let state = &mut self.classes[class];
-        // Taking the oldest of a queue of one does not end its standing: it was never idle.
-        if state.len == 0 && instead_of.is_none() {
-            state.busy_since_ns = now_ns;
-        }
+        // Taking the oldest of a queue of one does not end its standing: it was never empty.
+        state.stands |= instead_of.is_some();
         state.len += 1;
         let ticket = self.slots.insert(&mut state.ends, class, now_ns, make());
         match instead_of {
@@ -207,10 +213,10 @@ impl<T> ClassQueue<T> {
     /// for each that is shed.
     pub fn pop(&mut self, now_ns: u64, shed: &mut Vec<Shed<T>>) -> Option<Waited<T>> {
         for class in 0..self.classes.len() {
-            self.expire_class(now_ns, class, usize::MAX, shed);
-            let state = &self.classes[class];
-            let is_standing = state.is_standing(now_ns, self.interval_ns);
-            let next = if is_standing { state.ends.newest } else { state.ends.oldest };
+            self.expire_class(now_ns, class, shed);
+            let stands = self.stands(now_ns, class);
+            let ends = &self.classes[class].ends;
+            let next = if stands { ends.newest } else { ends.oldest };
             let waited = self.take(now_ns, class, next);
             if waited.is_some() {
                 return waited;
@@ -225,48 +231,34 @@ impl<T> ClassQueue<T> {
         self.take(now_ns, class, ticket.slot)
     }
 
-    /// Adds to `shed` whoever has waited too long. Of classes that stand, the lowest first, that is
-    /// also who has waited for the target, as long as more than `reserve` wait in all.
-    pub fn expire(&mut self, now_ns: u64, reserve: usize, shed: &mut Vec<Shed<T>>) {
+    /// Adds to `shed` whoever has waited as long as its class allows.
+    pub fn expire(&mut self, now_ns: u64, shed: &mut Vec<Shed<T>>) {
         for class in (0..self.classes.len()).rev() {
-            self.expire_class(now_ns, class, reserve, shed);
+            self.expire_class(now_ns, class, shed);
         }
     }
 
-    /// When [`ClassQueue::expire`] with this reserve has something to do next, if nothing else
-    /// happens.
-    pub fn next_deadline(&self, reserve: usize) -> Option<u64> {
+    /// When [`ClassQueue::expire`] has something to do next, if nothing else happens.
+    pub fn next_deadline(&self) -> Option<u64> {
         let deadline = |state: &ClassState| {
             let arrived_ns = self.slots.arrived_ns(state.ends.oldest)?;
-            let expires_ns = arrived_ns.saturating_add(state.limits.wait_ns);
-            if self.len() <= reserve {
-                return Some(expires_ns);
-            }
-            let stands_ns = state.busy_since_ns.saturating_add(self.interval_ns);
-            let cut_ns = arrived_ns.saturating_add(self.target_ns).max(stands_ns);
-            Some(expires_ns.min(cut_ns))
+            Some(arrived_ns.saturating_add(state.limits.wait_ns))
         };
         self.classes.iter().filter_map(deadline).min()
     }
 
-    fn expire_class(&mut self, now_ns: u64, class: usize, reserve: usize, shed: &mut Vec<Shed<T>>) {
+    fn expire_class(&mut self, now_ns: u64, class: usize, shed: &mut Vec<Shed<T>>) {
         loop {
             let state = &self.classes[class];
             let oldest = state.ends.oldest;
             let Some(arrived_ns) = self.slots.arrived_ns(oldest) else { return };
-            let waited_ns = now_ns.saturating_sub(arrived_ns);
-            let is_cut = waited_ns >= self.target_ns
-                && self.len() > reserve
-                && state.is_standing(now_ns, self.interval_ns);
-            let reason = if waited_ns >= state.limits.wait_ns {
-                ShedReason::Expired
-            } else if is_cut {
-                ShedReason::Standing
-            } else {
+            if now_ns.saturating_sub(arrived_ns) < state.limits.wait_ns {
                 return;
-            };
+            }
             let Some(waited) = self.take(now_ns, class, oldest) else { return };
-            shed.push(Shed { waited, reason });
+            // Others came after somebody who has waited in vain.
+            self.classes[class].stands = self.classes[class].len > 0;
+            shed.push(Shed { waited, reason: ShedReason::Expired });
         }
     }
 
@@ -274,13 +266,8 @@ impl<T> ClassQueue<T> {
         let state = &mut self.classes[class];
         let (item, ticket, arrived_ns) = self.slots.remove(&mut state.ends, slot)?;
         state.len -= 1;
+        state.stands &= state.len > 0;
         let waited_ns = now_ns.saturating_sub(arrived_ns);
         Some(Waited { item, ticket, class, waited_ns })
-    }
-}
-
-impl ClassState {
-    fn is_standing(&self, now_ns: u64, interval_ns: u64) -> bool {
-        self.len > 0 && now_ns.saturating_sub(self.busy_since_ns) >= interval_ns
     }
 }

@@ -10,7 +10,6 @@ use weir_guard::{
 };
 
 const MS: u64 = 1_000_000;
-const TARGET_NS: u64 = 5 * MS;
 const INTERVAL_NS: u64 = 100 * MS;
 
 fn limits() -> Vec<ClassLimits> {
@@ -24,7 +23,7 @@ enum QueueOp {
     Pass(u64),
     Push(usize),
     Pop,
-    Expire(usize),
+    Expire,
     Cancel(usize),
 }
 
@@ -33,7 +32,7 @@ fn queue_op() -> impl Strategy<Value = QueueOp> {
         3 => prop_oneof![0..2 * MS, 0..60 * MS].prop_map(QueueOp::Pass),
         4 => (0usize..3).prop_map(QueueOp::Push),
         2 => Just(QueueOp::Pop),
-        1 => (0usize..8).prop_map(QueueOp::Expire),
+        1 => Just(QueueOp::Expire),
         1 => (0usize..40).prop_map(QueueOp::Cancel),
     ]
 }
@@ -44,12 +43,18 @@ type ShedNumbers = Vec<(u32, ShedReason)>;
 struct Model {
     /// By class, oldest first: number and time.
     classes: Vec<Vec<(u32, u64)>>,
-    busy_since_ns: Vec<u64>,
+    /// Somebody has waited for half of the time since the class was last empty.
+    stands: Vec<bool>,
 }
 
 impl Model {
-    fn stands(&self, now_ns: u64, class: usize) -> bool {
-        !self.classes[class].is_empty() && now_ns - self.busy_since_ns[class] >= INTERVAL_NS
+    /// Whether a class stands, which is kept in mind.
+    fn stands(&mut self, now_ns: u64, class: usize) -> bool {
+        let oldest = self.classes[class].first();
+        let is_late =
+            oldest.is_some_and(|(_, at_ns)| now_ns - at_ns >= limits()[class].wait_ns / 2);
+        self.stands[class] = !self.classes[class].is_empty() && (self.stands[class] || is_late);
+        self.stands[class]
     }
 
     fn len(&self) -> usize {
@@ -62,53 +67,45 @@ impl Model {
         if is_full && !self.stands(now_ns, class) {
             return Some(number);
         }
-        if self.classes[class].is_empty() {
-            self.busy_since_ns[class] = now_ns;
-        }
         self.classes[class].push((number, now_ns));
         is_full.then(|| self.classes[class].remove(0).0)
     }
 
-    fn expire(&mut self, now_ns: u64, class: usize, reserve: usize) -> ShedNumbers {
+    fn expire(&mut self, now_ns: u64, class: usize) -> ShedNumbers {
         let mut shed = Vec::new();
         while let Some((number, at_ns)) = self.classes[class].first().copied() {
-            let waited_ns = now_ns - at_ns;
-            let is_cut = self.stands(now_ns, class) && self.len() > reserve;
-            if waited_ns >= limits()[class].wait_ns {
-                shed.push((number, ShedReason::Expired));
-            } else if is_cut && waited_ns >= TARGET_NS {
-                shed.push((number, ShedReason::Standing));
-            } else {
+            if now_ns - at_ns < limits()[class].wait_ns {
                 break;
             }
+            shed.push((number, ShedReason::Expired));
             self.classes[class].remove(0);
+            self.stands[class] = true;
         }
+        self.stands[class] &= !self.classes[class].is_empty();
         shed
     }
 
     fn pop(&mut self, now_ns: u64) -> (Option<(u32, u64)>, ShedNumbers) {
         let mut shed = Vec::new();
         for class in 0..self.classes.len() {
-            shed.extend(self.expire(now_ns, class, usize::MAX));
+            shed.extend(self.expire(now_ns, class));
             let stands = self.stands(now_ns, class);
             let entries = &mut self.classes[class];
             if !entries.is_empty() {
                 let at = if stands { entries.len() - 1 } else { 0 };
                 let (number, at_ns) = entries.remove(at);
+                self.stands[class] &= !self.classes[class].is_empty();
                 return (Some((number, now_ns - at_ns)), shed);
             }
         }
         (None, shed)
     }
 
-    /// The first moment at which anyone is to be shed, by trying.
-    fn is_due(&self, now_ns: u64, reserve: usize) -> bool {
+    /// Whether anyone is to be shed, by trying.
+    fn is_due(&self, now_ns: u64) -> bool {
         (0..self.classes.len()).any(|class| {
-            self.classes[class].first().is_some_and(|(_, at_ns)| {
-                let waited_ns = now_ns - at_ns;
-                let is_cut = self.stands(now_ns, class) && self.len() > reserve;
-                waited_ns >= limits()[class].wait_ns || is_cut && waited_ns >= TARGET_NS
-            })
+            let oldest = self.classes[class].first();
+            oldest.is_some_and(|(_, at_ns)| now_ns - at_ns >= limits()[class].wait_ns)
         })
     }
 }
@@ -120,8 +117,8 @@ fn numbers(shed: &[Shed<u32>]) -> ShedNumbers {
 proptest! {
     #[test]
     fn queue_does_what_the_model_does(ops in prop::collection::vec(queue_op(), 1..300)) {
-        let mut queue = ClassQueue::new(&limits(), TARGET_NS, INTERVAL_NS);
-        let mut model = Model { classes: vec![Vec::new(); 3], busy_since_ns: vec![0; 3] };
+        let mut queue = ClassQueue::new(&limits());
+        let mut model = Model { classes: vec![Vec::new(); 3], stands: vec![false; 3] };
         let mut tickets: Vec<(Ticket, u32)> = Vec::new();
         let (mut now_ns, mut number) = (0, 0);
         for op in ops {
@@ -143,11 +140,11 @@ proptest! {
                     let popped = popped.map(|waited| (waited.item, waited.waited_ns));
                     prop_assert_eq!((popped, numbers(&shed)), model.pop(now_ns));
                 }
-                QueueOp::Expire(reserve) => {
-                    queue.expire(now_ns, reserve, &mut shed);
+                QueueOp::Expire => {
+                    queue.expire(now_ns, &mut shed);
                     let classes = (0..3).rev();
                     let expected: Vec<_> =
-                        classes.flat_map(|class| model.expire(now_ns, class, reserve)).collect();
+                        classes.flat_map(|class| model.expire(now_ns, class)).collect();
                     prop_assert_eq!(numbers(&shed), expected);
                 }
                 QueueOp::Cancel(at) if at < tickets.len() => {
@@ -158,14 +155,17 @@ proptest! {
                         waits |= class.iter().any(|(waiting, _)| *waiting == number);
                         class.retain(|(waiting, _)| *waiting != number);
                     }
+                    for (stands, class) in model.stands.iter_mut().zip(&model.classes) {
+                        *stands &= !class.is_empty();
+                    }
                     prop_assert_eq!(cancelled, waits.then_some(number));
                 }
                 QueueOp::Cancel(_) => {}
             }
             prop_assert_eq!(queue.len(), model.len());
-            if let Some(deadline_ns) = queue.next_deadline(3) {
-                prop_assert!(model.is_due(deadline_ns.max(now_ns), 3));
-                prop_assert!(deadline_ns <= now_ns || !model.is_due(deadline_ns - 1, 3));
+            if let Some(deadline_ns) = queue.next_deadline() {
+                prop_assert!(model.is_due(deadline_ns.max(now_ns)));
+                prop_assert!(deadline_ns <= now_ns || !model.is_due(deadline_ns - 1));
             } else {
                 prop_assert_eq!(model.len(), 0);
             }
@@ -199,7 +199,7 @@ fn gate_op(with_jumps: bool) -> impl Strategy<Value = GateOp> {
 }
 
 fn settings(limit: LimitSettings) -> GateSettings {
-    GateSettings { classes: limits(), limit, target_ns: TARGET_NS, interval_ns: INTERVAL_NS }
+    GateSettings { classes: limits(), limit, interval_ns: INTERVAL_NS }
 }
 
 /// What is known of every request from outside.
@@ -355,13 +355,13 @@ proptest! {
 #[track_caller]
 fn check(came: u64, taken_after_ms: u64, expected: &[u32], expected_shed: &[u32]) {
     let class = ClassLimits { entries_max: 100, wait_ns: 150 * MS };
-    let mut queue = ClassQueue::new(&[class], TARGET_NS, INTERVAL_NS);
+    let mut queue = ClassQueue::new(&[class]);
     for at in 0..came {
         assert!(matches!(queue.push(at * MS, 0, || at as u32), Pushed::Waits(_)));
     }
     let now_ns = (came - 1 + taken_after_ms) * MS;
     let mut shed = Vec::new();
-    queue.expire(now_ns, 4, &mut shed);
+    queue.expire(now_ns, &mut shed);
     let mut order = Vec::new();
     while let Some(waited) = queue.pop(now_ns, &mut shed) {
         order.push(waited.item);
@@ -371,11 +371,10 @@ fn check(came: u64, taken_after_ms: u64, expected: &[u32], expected_shed: &[u32]
 }
 
 #[test]
-fn a_queue_that_stands_turns_round_and_is_cut_to_its_reserve() {
+fn a_queue_turns_round_when_somebody_has_waited_for_half_of_the_time() {
     check(6, 10, &[0, 1, 2, 3, 4, 5], &[]);
-    check(6, 94, &[0, 1, 2, 3, 4, 5], &[]);
-    check(6, 95, &[5, 4, 3, 2], &[0, 1]);
-    check(3, 140, &[2, 1, 0], &[]);
-    check(3, 149, &[2], &[0, 1]);
+    check(6, 69, &[0, 1, 2, 3, 4, 5], &[]);
+    check(6, 70, &[5, 4, 3, 2, 1, 0], &[]);
+    check(6, 147, &[5, 4, 3], &[0, 1, 2]);
     check(3, 150, &[], &[0, 1, 2]);
 }

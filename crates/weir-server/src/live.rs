@@ -5,6 +5,7 @@ mod tls;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
@@ -127,8 +128,18 @@ pub(crate) enum Edit {
 pub(crate) struct Surroundings<'a> {
     pub(crate) workers: usize,
     pub(crate) registry: &'a Registry,
+    /// How many upstreams are overloaded.
+    pub(crate) overloaded: &'a Arc<AtomicUsize>,
     /// The number of a listening address, the same for the life of the process.
     pub(crate) listener_number: &'a dyn Fn(&Address) -> usize,
+}
+
+impl Source {
+    /// Whether requests that go there cannot but wait.
+    #[inline]
+    pub(crate) fn is_overloaded(&self) -> bool {
+        matches!(self, Source::Proxy(proxy) if proxy.upstream.gate.is_overloaded())
+    }
 }
 
 impl Live {
@@ -142,7 +153,7 @@ impl Live {
         around: &Surroundings<'_>,
         previous: Option<&Live>,
     ) -> Result<Live, StartError> {
-        let groups = build_groups(&config, around.workers, previous)?;
+        let groups = build_groups(&config, around, previous)?;
         let logs = open_logs(&config, around.workers, previous)?;
         // What is stored outlives a reload, and must be found by a purge after it.
         let routes = previous.into_iter().flat_map(|live| live.sites.iter());
@@ -273,7 +284,7 @@ fn build_group(upstream: &config::Upstream, workers: usize) -> Result<Arc<Group>
 
 fn build_groups(
     config: &Config,
-    workers: usize,
+    around: &Surroundings<'_>,
     previous: Option<&Live>,
 ) -> Result<HashMap<String, Arc<Upstream>>, StartError> {
     let mut groups = HashMap::new();
@@ -284,11 +295,13 @@ fn build_groups(
         let gated = match unchanged {
             Some(known) if known.knows_classes_of(&config.guard) => Arc::clone(known),
             // Connections and health stay; the queue has no place for other classes.
-            Some(known) => Upstream::new(Arc::clone(&known.group), &config.guard),
+            Some(known) => {
+                Upstream::new(Arc::clone(&known.group), &config.guard, around.overloaded)
+            }
             None => {
-                let group = build_group(upstream, workers)?;
+                let group = build_group(upstream, around.workers)?;
                 group.spawn_health_checks();
-                Upstream::new(group, &config.guard)
+                Upstream::new(group, &config.guard, around.overloaded)
             }
         };
         groups.insert(upstream.name.clone(), gated);

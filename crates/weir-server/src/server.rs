@@ -102,6 +102,7 @@ impl Ready {
         let around = Surroundings {
             workers,
             registry: &registry,
+            overloaded: &guard.overloaded_upstreams,
             listener_number: &|address| numbers.of(address),
         };
         let live = Live::build(Arc::new(config), &around, None)?;
@@ -184,6 +185,7 @@ impl Server {
         let around = Surroundings {
             workers: self.workers.len(),
             registry: &self.shared.metrics,
+            overloaded: &self.shared.guard.overloaded_upstreams,
             listener_number: &|address| self.shared.listener_number(address),
         };
         let plugins = self.shared.plugins.prepare(&config)?;

@@ -3,6 +3,7 @@
 
 use std::future::{Future, pending};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use http::{Request, Response, StatusCode};
 use weir_config::{self as config, Concurrency};
@@ -22,8 +23,12 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(group: Arc<Group>, guard: &config::Guard) -> Arc<Upstream> {
-        let gate = UpstreamGate::new(&settings(&group, guard));
+    pub(crate) fn new(
+        group: Arc<Group>,
+        guard: &config::Guard,
+        overloaded: &Arc<AtomicUsize>,
+    ) -> Arc<Upstream> {
+        let gate = UpstreamGate::new(&settings(&group, guard), overloaded);
         let classes = guard.classes.iter().map(|class| class.name.clone()).collect();
         Arc::new(Upstream { group, gate, classes })
     }

@@ -19,6 +19,7 @@ const CLASSES: &str = r#"guard {
     class "default" priority=2 wait="10s"
     class "bulk" priority=3 wait="150ms" queue=2
     rule "buyers" { cookie "tier" "gold"; class "gold"; }
+    rule "few" { header "x-few"; rate 1 burst=1 per="hour"; answer 429; }
     rule "crawlers" { header "user-agent" "*bot*"; class "bulk"; }
 }"#;
 
@@ -135,4 +136,24 @@ fn who_leaves_is_not_waited_for() {
     });
     let asked: Vec<String> = origin.take().iter().map(|received| received.line()).collect();
     assert!(!asked.iter().any(|line| line.contains("/left")), "{asked:?}");
+}
+
+/// A limit that is not for always holds while the upstream is overloaded, and then no more.
+#[test]
+fn limits_hold_while_the_upstream_is_overloaded() {
+    let (_weir, address, _origin) = front(1, Duration::from_millis(300));
+    let few =
+        |number: usize| ask(address, "GET", &format!("/few/{number}"), &[("x-few", "yes")]).status;
+    assert_eq!([few(0), few(1), few(2)], [200; 3]);
+    std::thread::scope(|scope| {
+        for number in 0..5 {
+            let target = format!("/crowd/{number}");
+            scope.spawn(move || assert_eq!(ask(address, "GET", &target, &[]).status, 200));
+        }
+        // They wait for longer than an interval.
+        let refused = wait_for(Duration::from_millis(1200), || (few(3) == 429).then_some(()));
+        assert!(refused.is_some());
+    });
+    let passes = wait_for(PATIENCE, || (few(4) == 200).then_some(()));
+    assert!(passes.is_some());
 }

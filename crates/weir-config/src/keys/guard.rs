@@ -28,14 +28,15 @@ pub(crate) const GUARD: &[Key] = &[
             slot(
                 "queue",
                 Kind::Number { min: 0, max: 1_000_000 },
-                Default("1024"),
+                Default("10000"),
                 "How many of its requests may wait for an upstream at a time, for each upstream.",
             ),
             slot(
                 "wait",
                 Kind::Time { min: 1, max: 10 * MINUTE },
-                Default("500ms"),
-                "How long one of them waits at most; then it is refused.",
+                Default("5s"),
+                "How long one of them waits at most; then it is refused. Once somebody has waited \
+                 for half of it, whoever came last goes first.",
             ),
         ],
         children: None,
@@ -107,8 +108,9 @@ pub(crate) const GUARD: &[Key] = &[
         ],
         children: None,
         repeats: false,
-        doc: "When the server, or an upstream, counts as overloaded (the two settings of CoDel, \
-              RFC 8289). What is normal for an upstream is measured; nothing else is to be set.",
+        doc: "When the server counts as overloaded (the two settings of CoDel, RFC 8289). Then \
+              limits hold that are not for always, and if there are classes, those of the last are \
+              refused first. What is normal for an upstream is measured; there is nothing to be set.",
         example: "overload target=\"10ms\" interval=\"200ms\"",
     },
     Key {

@@ -21,7 +21,7 @@ pub struct Guard {
     /// Buckets by source, prefix, header or cookie that are kept at a time, over all rules; the
     /// oldest are forgotten.
     pub keys: usize,
-    /// Queueing delay from which on the server, or an upstream, is overloaded when it stands for
+    /// Queueing delay from which on the server is overloaded when it stands for
     /// [`Guard::interval`] (CoDel's target, RFC 8289 §4.2).
     pub target: Duration,
     /// How long the delay must stand, and how often limits are thought over (CoDel's interval).
@@ -261,8 +261,8 @@ impl Default for Class {
         Class {
             name: DEFAULT_CLASS.to_owned(),
             priority: 2,
-            queue: 1024,
-            wait: Duration::from_millis(500),
+            queue: 10_000,
+            wait: Duration::from_secs(5),
         }
     }
 }

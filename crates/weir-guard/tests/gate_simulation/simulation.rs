@@ -58,12 +58,7 @@ pub(crate) struct Request {
 
 pub(crate) fn settings(limit: LimitSettings, classes: usize) -> GateSettings {
     let class = ClassLimits { entries_max: 1024, wait_ns: SECOND / 2 };
-    GateSettings {
-        classes: vec![class; classes],
-        limit,
-        target_ns: SECOND / 200,
-        interval_ns: SECOND / 10,
-    }
+    GateSettings { classes: vec![class; classes], limit, interval_ns: SECOND / 10 }
 }
 
 impl Simulation {

@@ -1,7 +1,7 @@
 //! Waiting for an upstream: its [`Gate`] behind a mutex, with tasks that wait and a clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,6 +20,9 @@ pub(crate) struct UpstreamGate {
     origin: Instant,
     /// A task looks after those who wait.
     is_watched: AtomicBool,
+    is_overloaded: AtomicBool,
+    /// How many upstreams are.
+    overloaded: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -47,11 +50,14 @@ struct Waiting {
 }
 
 impl UpstreamGate {
-    pub(crate) fn new(settings: &GateSettings) -> Arc<UpstreamGate> {
+    /// A gate that keeps count of `overloaded` upstreams.
+    pub(crate) fn new(settings: &GateSettings, overloaded: &Arc<AtomicUsize>) -> Arc<UpstreamGate> {
         Arc::new(UpstreamGate {
             gate: Mutex::new(Inner { gate: Gate::new(0, settings), due: Due::default() }),
             origin: Instant::now(),
             is_watched: AtomicBool::new(false),
+            is_overloaded: AtomicBool::new(false),
+            overloaded: Arc::clone(overloaded),
         })
     }
 
@@ -64,6 +70,12 @@ impl UpstreamGate {
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Gate<Sender>, u64) -> R) -> R {
         let now_ns = self.now_ns();
         look(&mut self.gate.lock().gate, now_ns)
+    }
+
+    /// Whether requests cannot but wait.
+    #[inline]
+    pub(crate) fn is_overloaded(&self) -> bool {
+        self.is_overloaded.load(Relaxed)
     }
 
     /// Waits for a place.
@@ -114,7 +126,22 @@ impl UpstreamGate {
             // Whose client has gone needs no answer.
             let _ = shed.waited.item.send(Err(shed.reason));
         }
+        self.note_overload(gate.is_overloaded(now_ns));
         result
+    }
+
+    /// Under the gate's lock.
+    fn note_overload(&self, is_overloaded: bool) {
+        match (self.is_overloaded.swap(is_overloaded, Relaxed), is_overloaded) {
+            (false, true) => self.overloaded.fetch_add(1, Relaxed),
+            (true, false) => self.overloaded.fetch_sub(1, Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// Whether there is nobody to look after, and no overload whose end is to be seen.
+    fn is_quiet(&self) -> bool {
+        !self.is_overloaded() && self.look(|gate, _| gate.waiting() == 0)
     }
 
     /// Has a task look after those who wait, for as long as there are some.
@@ -127,12 +154,10 @@ impl UpstreamGate {
             loop {
                 tokio::time::sleep(LOOK_PERIOD).await;
                 gate.change(|gate, now_ns, due| gate.tick(now_ns, due));
-                if gate.look(|gate, _| gate.waiting() == 0) {
+                if gate.is_quiet() {
                     gate.is_watched.store(false, Relaxed);
                     // Somebody may have come who has seen that there was a watch.
-                    if gate.look(|gate, _| gate.waiting() == 0)
-                        || gate.is_watched.swap(true, Relaxed)
-                    {
+                    if gate.is_quiet() || gate.is_watched.swap(true, Relaxed) {
                         return;
                     }
                 }
@@ -142,6 +167,12 @@ impl UpstreamGate {
 
     fn now_ns(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
+    }
+}
+
+impl Drop for UpstreamGate {
+    fn drop(&mut self) {
+        self.note_overload(false);
     }
 }
 

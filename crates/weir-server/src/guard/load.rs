@@ -30,6 +30,9 @@ const SHARE_PERIOD_S: u64 = 300;
 /// A worker's load.
 pub(crate) struct Load {
     is_overloaded: AtomicBool,
+    /// There are classes that go before others. Where all are alike nobody is refused for being
+    /// late: being served late is what most prefer.
+    tells_apart: AtomicBool,
     /// Something was served since the last probe.
     is_active: AtomicBool,
     wake: Notify,
@@ -52,6 +55,7 @@ impl Load {
     pub(super) fn new(guard: &config::Guard) -> Load {
         Load {
             is_overloaded: AtomicBool::new(false),
+            tells_apart: AtomicBool::new(guard.classes.len() > 1),
             is_active: AtomicBool::new(false),
             wake: Notify::new(),
             begun: AtomicU64::new(0),
@@ -60,6 +64,7 @@ impl Load {
     }
 
     pub(super) fn configure(&self, guard: &config::Guard) {
+        self.tells_apart.store(guard.classes.len() > 1, Relaxed);
         let mut state = self.state.lock();
         let (target_ns, interval_ns) = times(guard);
         if (state.target_ns, state.interval_ns) != (target_ns, interval_ns) {
@@ -87,7 +92,7 @@ impl Load {
     #[inline]
     pub(super) fn admits(&self, class: ClassId, client: Option<SocketAddr>) -> bool {
         self.touch();
-        if !self.is_overloaded() {
+        if !self.is_overloaded() || !self.tells_apart.load(Relaxed) {
             return true;
         }
         self.state.lock().level.admits(usize::from(class.0), share(client))
@@ -115,7 +120,7 @@ impl Load {
         state.turns_ns = now_ns.saturating_add(state.interval_ns);
         // In the first interval it only finds out who comes.
         let was_overloaded = self.is_overloaded();
-        if was_overloaded {
+        if was_overloaded && self.tells_apart.load(Relaxed) {
             state.level.turn(is_standing);
         }
         let is_overloaded = is_standing || (was_overloaded && !state.level.is_open());

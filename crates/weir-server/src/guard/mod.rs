@@ -51,6 +51,8 @@ pub(crate) struct Guard {
     policed: AtomicUsize,
     /// By listener number: the kernel judges its connections.
     watched: ArcSwap<Vec<bool>>,
+    /// How many upstreams are overloaded.
+    pub(crate) overloaded_upstreams: Arc<AtomicUsize>,
     /// What the kernel was told last.
     was_overloaded: AtomicBool,
     /// What was said of the kernel last.
@@ -74,6 +76,7 @@ impl Guard {
             kernel: OnceLock::new(),
             policed: AtomicUsize::new(0),
             watched: ArcSwap::default(),
+            overloaded_upstreams: Arc::default(),
             was_overloaded: AtomicBool::new(false),
             said: Mutex::default(),
             turned_away: AtomicU64::new(0),
@@ -174,7 +177,7 @@ impl Guard {
     ) -> Decision {
         let rules = self.rules.load();
         let (subject, as_connection) = asked.subject(connection);
-        let moment = self.moment(connection.worker.index, now);
+        let moment = asked.at(self.moment(connection.worker.index, now));
         let decision = rules.decide(&subject, &moment, as_connection);
         if let Some(refused) = decision.refusal() {
             self.punish(&subject.ends, refused.banned);
@@ -195,7 +198,7 @@ impl Guard {
         }
         let (subject, _) = asked.subject(connection);
         let worker = connection.worker.index;
-        let moment = self.moment(worker, Instant::now());
+        let moment = asked.at(self.moment(worker, Instant::now()));
         rules.decide_verdict(&subject, &moment, &mut decided.decision);
         if let Some(refused) = decided.decision.refusal() {
             self.classes.count(worker, decided.class(), Offer::Refused);
@@ -252,9 +255,9 @@ impl Guard {
         &self.loads
     }
 
-    /// Whether any worker is overloaded.
+    /// Whether any worker is overloaded, or an upstream.
     pub(crate) fn is_overloaded(&self) -> bool {
-        self.loads.iter().any(Load::is_overloaded)
+        self.overloaded_upstreams.load(Relaxed) > 0 || self.loads.iter().any(Load::is_overloaded)
     }
 
     /// What `now` is to rules at a worker.

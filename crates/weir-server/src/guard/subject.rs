@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use http::HeaderMap;
-use weir_guard::{Ends, Fields, Subject};
+use weir_guard::{Ends, Fields, Moment, Subject};
 use weir_http::head::Head;
 
 use super::is_proxy;
@@ -18,11 +18,19 @@ pub(crate) struct Asked<'a> {
     pub(crate) method: &'a str,
     pub(crate) verdict: &'a str,
     pub(crate) fields: &'a dyn Fields<'a>,
+    /// The upstream that it would go to is overloaded.
+    pub(crate) is_upstream_overloaded: bool,
     /// What may tell whom a trusted proxy speaks for.
     pub(crate) forwarding: Option<&'a HeaderMap>,
 }
 
 impl<'a> Asked<'a> {
+    /// What a moment is to this request: an upstream's overload is its own, too.
+    pub(super) fn at(&self, moment: Moment) -> Moment {
+        let is_overloaded = moment.is_overloaded || self.is_upstream_overloaded;
+        Moment { is_overloaded, ..moment }
+    }
+
     /// The request, and whether it is to be counted as a connection is: its own comes from a
     /// trusted proxy and says nothing of its client.
     pub(super) fn subject(&self, connection: &'a Connection) -> (Subject<'a>, bool) {

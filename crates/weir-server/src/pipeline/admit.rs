@@ -35,13 +35,21 @@ pub(super) fn decide_plain(
     connection: &Connection,
     head: &Head<'_, '_>,
     request: &PlainGet<'_>,
-    (site, path, query): (&str, &str, Option<&str>),
+    route: &Route,
+    (path, query): (&str, Option<&str>),
     started: Instant,
 ) -> Decided {
     let fields = HeadFields(head);
-    let forwarding = Some(&request.forwarding);
-    let method = Method::GET.as_str();
-    let asked = Asked { site, path, query, method, verdict: "", fields: &fields, forwarding };
+    let asked = Asked {
+        site: &route.site.name,
+        path,
+        query,
+        method: Method::GET.as_str(),
+        verdict: "",
+        fields: &fields,
+        is_upstream_overloaded: route.source.is_overloaded(),
+        forwarding: Some(&request.forwarding),
+    };
     connection.worker.shared.guard.decide(connection, &asked, started)
 }
 
@@ -102,6 +110,7 @@ fn asked<'a>(routed: &'a Routed<'_>, head: &'a Parts, fields: &'a MapFields<'a>)
         method: head.method.as_str(),
         verdict: "",
         fields,
+        is_upstream_overloaded: routed.route.source.is_overloaded(),
         forwarding: Some(&head.headers),
     }
 }

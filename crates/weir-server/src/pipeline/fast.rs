@@ -69,9 +69,9 @@ fn try_answer(
     let route = site.routes.find(path.as_str())?;
 
     // Admit.
-    let asked = (site.info.name.as_str(), path.as_str(), query);
-    let decided =
-        seen.decided.insert(admit::decide_plain(connection, head, &request, asked, started));
+    let asked = (path.as_str(), query);
+    let decided = admit::decide_plain(connection, head, &request, route, asked, started);
+    let decided = seen.decided.insert(decided);
     if !decided.is_admitted() {
         return None;
     }
