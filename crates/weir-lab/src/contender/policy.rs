@@ -118,10 +118,10 @@ impl Policy {
         let unit = if self.place == Place::Admit { "; unit \"requests\"" } else { "" };
         let rate = |pace: &Pace| format!("rate {} burst={}; always", pace.rate, pace.burst);
         if self.classes != Classes::None {
-            line("class \"gold\" priority=1");
-            line("class \"silver\" priority=2");
-            line("class \"bronze\" priority=3");
-            line("class \"default\" priority=4");
+            // All wait as long as in HAProxy's queue.
+            for (priority, name) in (1..).zip(["gold", "silver", "bronze", "default"]) {
+                line(&format!("class {name:?} priority={priority} wait=\"500ms\""));
+            }
         }
         for number in 0..self.idle_rules {
             line(&idle_rule(number));
