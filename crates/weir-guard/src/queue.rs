@@ -96,14 +96,14 @@ pub enum Pushed<T> {
 
 /// Waiting requests by class; class 0 goes first.
 ///
-/// A class is first-in-first-out until somebody has waited for half of what may be waited. From then
-/// on, until nobody waits, it *stands*: arrivals exceed what can be served, so that in their order
-/// everyone would be served just before giving up. The newest goes first then, and the oldest wait
-/// out their time ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015).
+/// A class is first-in-first-out until somebody has waited for half of what may be waited. From
+/// then on, until nobody waits, it *stands*: arrivals exceed what can be served, so that in their
+/// order everyone would be served just before giving up. The newest goes first then, and the oldest
+/// wait out their time ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015).
 ///
-/// That article's queues stand as soon as they have not been empty for 100 ms, and their entries are
-/// then shed after 5 ms: its clients are other servers, and try elsewhere. A person's browser does
-/// not. Where 500 people wait a second each, nobody has to be sent away.
+/// That article's queues stand as soon as they have not been empty for 100 ms, and their entries
+/// are then shed after 5 ms: its clients are other servers, and try elsewhere. A person's browser
+/// does not. Where 500 people wait a second each, nobody has to be sent away.
 ///
 /// When a class is full, whoever would be served last goes: the new entry while the order is
 /// first-in-first-out, the oldest once the newest goes first.

@@ -110,7 +110,8 @@ pub(crate) const GUARD: &[Key] = &[
         repeats: false,
         doc: "When the server counts as overloaded (the two settings of CoDel, RFC 8289). Then \
               limits hold that are not for always, and if there are classes, those of the last are \
-              refused first. What is normal for an upstream is measured; there is nothing to be set.",
+              refused first. What is normal for an upstream is measured; there is nothing to be \
+              set.",
         example: "overload target=\"10ms\" interval=\"200ms\"",
     },
     Key {
