@@ -252,6 +252,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     connection.socket.set_multiplexed();
+    connection.worker.shared.guard.spare(&connection);
     let worker = Arc::clone(&connection.worker);
     let mut drain = worker.drain.subscribe();
     let socket = Arc::clone(&connection.socket);

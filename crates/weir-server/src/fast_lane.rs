@@ -56,6 +56,9 @@ pub(crate) async fn serve(stream: &mut Stream, connection: &Arc<Connection>) -> 
         };
         match answered {
             Ok(false) => {
+                if !has_answered {
+                    connection.worker.shared.guard.spare(connection);
+                }
                 has_answered = true;
                 // Whoever sends requests without a pause lets others have their turn.
                 tokio::task::consume_budget().await;

@@ -55,6 +55,7 @@ pub(crate) fn config(addresses: &[SocketAddr]) -> Upstream {
         idle_timeout: LONG,
         retries: 0,
         max_requests: 0,
+        concurrency: weir_config::Concurrency::Auto,
         health_check: None,
         passive: Passive { failures: 0, window: LONG, eject: LONG },
         tls: UpstreamTls::default(),
