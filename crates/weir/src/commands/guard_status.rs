@@ -29,7 +29,7 @@ pub(super) fn render(guard: &Value, rules_max: Option<usize>, now: SystemTime) -
     let mut shown = String::from("guard: ");
     let overloads = number(&guard["overloads"]);
     let _ = match guard["overloaded"] == true {
-        true => write!(shown, "OVERLOADED ({} workers)", guard["overloaded_workers"]),
+        true => write!(shown, "OVERLOADED ({})", overloaded(guard)),
         false => write!(shown, "not overloaded"),
     };
     let _ = writeln!(shown, ", {overloads} overload{} so far", plural(overloads));
@@ -159,6 +159,14 @@ fn upstreams(shown: &mut String, guard: &Value) {
             if upstream["overloaded"] == true { "  OVERLOADED" } else { "" }
         );
     }
+}
+
+/// Who is.
+fn overloaded(guard: &Value) -> String {
+    let workers = number(&guard["overloaded_workers"]);
+    let upstreams = list(&guard["upstreams"]).iter().filter(|it| it["overloaded"] == true);
+    let upstreams = upstreams.count() as u64;
+    format!("{workers} worker{}, {upstreams} upstream{}", plural(workers), plural(upstreams))
 }
 
 fn list(value: &Value) -> &[Value] {
