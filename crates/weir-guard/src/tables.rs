@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use weir_config::{BucketKey, Guard};
+use weir_config::{BucketKey, Guard, GuardRule};
 
 use crate::bucket::{Pace, Taken};
 use crate::keys::{KeyTable, Tag};
@@ -21,34 +21,41 @@ pub(crate) struct Tables {
     pub(crate) running: Arc<Running>,
     /// When sources are let in again, in nanoseconds.
     banned: Arc<KeyTable>,
-    keys: usize,
+    /// Keys that buckets and bans were made for; 0 for none.
+    sizes: (usize, usize),
 }
+
+/// Sources that are kept out at a time, at most: a megabyte.
+const BANNED_MAX: usize = 1 << 16;
 
 impl Tables {
     /// Tables with room for as many keys as configured, `before`'s if they have it, and as few as
     /// can be if no rule needs them.
     pub(crate) fn new(guard: &Guard, before: Option<&Tables>) -> Tables {
-        let is_keyed = |by: &BucketKey| *by != BucketKey::Rule;
-        let needs = guard.rules.iter().any(|rule| is_keyed(&rule.by) || rule.penalty.is_some());
+        let has_penalties = guard.rules.iter().any(|rule| rule.penalty.is_some());
+        let is_keyed = |rule: &GuardRule| rule.by != BucketKey::Rule;
+        let needs = has_penalties || guard.rules.iter().any(is_keyed);
         let keys = if needs { guard.keys } else { 0 };
-        if let Some(before) = before.filter(|before| before.keys == keys || keys == 0) {
-            return before.clone();
-        }
-        match before {
-            // Keys have the same tags, so that rules and requests that are being served are known.
-            Some(Tables { buckets, running, banned, .. }) => Tables {
-                buckets: Arc::new(buckets.resized(keys)),
-                running: Arc::clone(running),
-                banned: Arc::new(banned.resized(keys)),
-                keys,
-            },
-            None => Tables {
+        let sources = if has_penalties { guard.keys.min(BANNED_MAX) } else { 0 };
+        let Some(Tables { buckets, running, banned, .. }) = before else {
+            return Tables {
                 buckets: Arc::new(KeyTable::new(keys)),
                 running: Arc::new(Running::new()),
-                banned: Arc::new(KeyTable::new(keys)),
-                keys,
-            },
-        }
+                banned: Arc::new(KeyTable::new(sources)),
+                sizes: (keys, sources),
+            };
+        };
+        // A table that nobody needs any more is kept: it may be needed again. Keys have the same
+        // tags in a new one, so that rules and requests that are being served are known.
+        let (known_keys, known_sources) = before.map_or((0, 0), |before| before.sizes);
+        let sized = |table: &Arc<KeyTable>, known: usize, wanted: usize| match wanted {
+            0 => (Arc::clone(table), known),
+            _ if wanted == known => (Arc::clone(table), known),
+            _ => (Arc::new(table.resized(wanted)), wanted),
+        };
+        let (buckets, keys) = sized(buckets, known_keys, keys);
+        let (banned, sources) = sized(banned, known_sources, sources);
+        Tables { buckets, running: Arc::clone(running), banned, sizes: (keys, sources) }
     }
 
     /// The key of a rule's words, none for those of the rule as a whole. Nothing if the request has
