@@ -48,6 +48,18 @@ const COLUMNS: [Column; 4] = [
     },
 ];
 
+/// What tables show of each contender.
+const SHARES: [(&str, Metric); 2] = [
+    ("CPU time of the contender's processes, as a share of a core", |sample| {
+        sample.server_cpu_ns as f64 / 1e9 / sample.seconds
+    }),
+    (
+        "Share of time that the contender's core was busy with anything, the kernel's work for \
+         packets and other programs included",
+        |sample| sample.server_core_busy,
+    ),
+];
+
 fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
@@ -71,18 +83,11 @@ pub(super) fn tables(record: &Record, text: &mut String) {
             }
         }
     }
-    line(
-        text,
-        "Share of time that the contender's core was busy, the kernel's work for packets included:\n",
-    );
     let first = record.group_names().first().cloned();
-    over_axis(
-        record,
-        first.as_deref(),
-        |s| s.server_core_busy,
-        |value| format!("{value:.2}"),
-        text,
-    );
+    for (title, metric) in SHARES {
+        line(text, &format!("{title}:\n"));
+        over_axis(record, first.as_deref(), metric, |value| format!("{value:.3}"), text);
+    }
     line(text, &noise(record));
 }
 
