@@ -4,12 +4,14 @@
 
 mod common;
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use common::client::{Response, ask};
+use common::net::connect_from;
 use common::origin::{Origin, Step, answer};
 use common::server::Weir;
 use common::{PATIENCE, wait_for};
@@ -156,4 +158,42 @@ fn limits_hold_while_the_upstream_is_overloaded() {
     });
     let passes = wait_for(PATIENCE, || (few(4) == 200).then_some(()));
     assert!(passes.is_some());
+}
+
+/// So it is for connections, whoever enforces their rules: where their requests go is not known yet.
+#[test]
+fn limits_of_connections_hold_while_an_upstream_is_overloaded() {
+    let origin = Origin::start(|_| {
+        let mut steps = vec![Step::Pause(Duration::from_millis(300))];
+        steps.extend(answer("200 OK", "Cache-Control: no-store\r\n", b"dear"));
+        steps
+    });
+    let rest = format!(
+        "guard {{
+             kernel \"off\"
+             class \"default\" priority=2 wait=\"10s\"
+             rule \"blocked\" {{ from \"127.0.0.2\"; refuse; }}
+         }}
+         upstream \"app\" {{ server \"{}\"; concurrency 1; }}",
+        origin.url()
+    );
+    let routes = "route \"/*\" { proxy \"app\"; }\nroute \"/here\" { respond \"here\"; }";
+    let (_weir, address) = Weir::front(&rest, routes);
+    let is_let_in = || {
+        let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, 2), address, PATIENCE).unwrap();
+        let request = "GET /here HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+        let mut answer = Vec::new();
+        let asked = stream.write_all(request.as_bytes());
+        asked.and_then(|()| stream.read_to_end(&mut answer)).is_ok() && !answer.is_empty()
+    };
+    assert!(is_let_in());
+    std::thread::scope(|scope| {
+        for number in 0..5 {
+            let target = format!("/crowd/{number}");
+            scope.spawn(move || assert_eq!(ask(address, "GET", &target, &[]).status, 200));
+        }
+        let refused = wait_for(Duration::from_millis(1200), || (!is_let_in()).then_some(()));
+        assert!(refused.is_some());
+    });
+    assert!(wait_for(PATIENCE, || is_let_in().then_some(())).is_some());
 }

@@ -166,7 +166,9 @@ impl Guard {
         }
         let ends = Ends { source: connection.client, destination: connection.destination };
         let worker = connection.worker.index;
-        let moment = self.moment(worker, Instant::now());
+        // As in the kernel: nobody knows yet where the connection's requests go.
+        let is_overloaded = self.is_overloaded();
+        let moment = Moment { is_overloaded, ..self.moment(worker, Instant::now()) };
         if rules.is_banned(&ends, moment.now_ns) {
             self.turned_away.fetch_add(1, Relaxed);
             return false;
