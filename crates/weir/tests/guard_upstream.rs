@@ -160,7 +160,7 @@ fn limits_hold_while_the_upstream_is_overloaded() {
     assert!(passes.is_some());
 }
 
-/// So it is for connections, whoever enforces their rules: where their requests go is not known yet.
+/// So it is for connections, whoever enforces their rules: where their requests go is not known.
 #[test]
 fn limits_of_connections_hold_while_an_upstream_is_overloaded() {
     let origin = Origin::start(|_| {
