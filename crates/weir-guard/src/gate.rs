@@ -16,6 +16,10 @@ use crate::queue::{
     CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited,
 };
 
+/// How long no request must have ended for those in flight to count as held: as long as a busy
+/// upstream is hardly ever silent, and a fifth of what may be waited by default.
+const HELD_NS: u64 = 1_000_000_000;
+
 /// What a gate is made by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {
@@ -107,6 +111,8 @@ pub struct Gate<T> {
     interval_ns: u64,
     counts: Vec<ClassCounts>,
     strain: Strain,
+    /// When the last request ended, or a limit was doubled since none did.
+    last_end_ns: u64,
 }
 
 impl<T> Gate<T> {
@@ -122,6 +128,7 @@ impl<T> Gate<T> {
             counts: vec![ClassCounts::default(); queue.classes()],
             queue,
             strain: Strain::default(),
+            last_end_ns: 0,
         }
     }
 
@@ -138,6 +145,9 @@ impl<T> Gate<T> {
         let class = class.min(self.counts.len() - 1);
         self.counts[class].offered += 1;
         self.move_on(now_ns, due);
+        if self.in_flight == 0 {
+            self.last_end_ns = now_ns;
+        }
         if self.in_flight < self.limit.limit() {
             return Arrival::Run(self.admit(now_ns, class, 0));
         }
@@ -170,6 +180,7 @@ impl<T> Gate<T> {
     ) {
         let now_ns = self.timeline.advance(now_ns);
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.last_end_ns = now_ns;
         let Place { class, cohort, started_ns } = place;
         self.limit.finished(now_ns, cohort, class.into(), started_ns, latency_ns, outcome);
         self.move_on(now_ns, due);
@@ -189,6 +200,7 @@ impl<T> Gate<T> {
     pub fn tick(&mut self, now_ns: u64, due: &mut Due<T>) {
         let now_ns = self.timeline.advance(now_ns);
         self.limit.tick(now_ns);
+        self.loosen(now_ns);
         self.move_on(now_ns, due);
     }
 
@@ -247,6 +259,16 @@ impl<T> Gate<T> {
     /// Counts by class.
     pub fn counts(&self) -> &[ClassCounts] {
         &self.counts
+    }
+
+    /// Where nothing has ended for long although all places are taken, requests are held rather
+    /// than worked on, as in long polling: those who wait would wait for nothing.
+    fn loosen(&mut self, now_ns: u64) {
+        let is_held = now_ns.saturating_sub(self.last_end_ns) >= HELD_NS;
+        if is_held && self.in_flight >= self.limit.limit() && !self.queue.is_empty() {
+            self.limit.double();
+            self.last_end_ns = now_ns;
+        }
     }
 
     /// Sheds and starts whatever is due.

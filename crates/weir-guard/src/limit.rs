@@ -147,6 +147,14 @@ impl AdaptiveLimit {
         self.limit = controller.limit();
     }
 
+    /// Twice as many may be in flight, up to the most: what is in flight does not end, so that
+    /// nothing can be measured.
+    pub fn double(&mut self) {
+        let Some(controller) = &mut self.controller else { return };
+        controller.double();
+        self.limit = controller.limit();
+    }
+
     /// Time has passed.
     pub fn tick(&mut self, now_ns: u64) {
         let Some(controller) = &mut self.controller else { return };

@@ -378,3 +378,27 @@ fn a_queue_turns_round_when_somebody_has_waited_for_half_of_the_time() {
     check(6, 147, &[5, 4, 3], &[0, 1, 2]);
     check(3, 150, &[], &[0, 1, 2]);
 }
+
+/// Requests that an upstream holds, as in long polling, keep nobody waiting for more than seconds.
+#[test]
+fn a_limit_doubles_while_nothing_ends() {
+    let limit = LimitSettings::Adaptive { floor: 2, initial: 4, ceiling: 100 };
+    let classes = vec![ClassLimits { entries_max: 1000, wait_ns: 10_000 * MS }];
+    let settings = GateSettings { classes, limit, interval_ns: INTERVAL_NS };
+    let mut gate: Gate<u32> = Gate::new(0, &settings);
+    let mut due = Due::default();
+    let mut held: Vec<Place> = Vec::new();
+    for number in 0..50 {
+        if let Arrival::Run(place) = gate.arrive(MS, 0, || number, &mut due) {
+            held.push(place);
+        }
+    }
+    assert_eq!(held.len(), 4);
+    let mut seen = Vec::new();
+    for second in 1..=5 {
+        gate.tick(second * 1000 * MS + 2 * MS, &mut due);
+        held.extend(due.start.drain(..).map(|(_, place)| place));
+        seen.push(held.len());
+    }
+    assert_eq!(seen, [8, 16, 32, 50, 50]);
+}

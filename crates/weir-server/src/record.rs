@@ -42,8 +42,8 @@ pub(crate) struct Record {
     passage: Option<Arc<Passage>>,
     /// What overload control has decided about it; holds its places.
     decided: Option<Decided>,
-    /// Its turn at the upstream has not come in time.
-    pub(crate) is_upstream_full: bool,
+    /// Why it was not its turn at the upstream.
+    pub(crate) shed: Option<&'static str>,
     /// The body is such a one: should it be cut for whatever reason, the connection is reset.
     is_unbounded: bool,
 }
@@ -68,7 +68,7 @@ impl Record {
             ends_with_connection: false,
             passage: None,
             decided: None,
-            is_upstream_full: false,
+            shed: None,
             is_unbounded: false,
         }
     }
@@ -191,7 +191,7 @@ impl Record {
         let bytes = |value| Option::map(Option::as_ref(value), http::HeaderValue::as_bytes);
         let rules = self.connection.worker.shared.guard.rules();
         let decided = self.decided.as_ref().filter(|_| !rules.is_empty());
-        let refusal = decided.and_then(|decided| decided.decision.refusal());
+        let refusal = decided.and_then(|decided| decided.0.refusal());
         log.record(
             self.connection.worker.index,
             &Entry {
@@ -218,10 +218,9 @@ impl Record {
     /// Why overload control has refused the request, if it has.
     fn refused(&self) -> Option<&'static str> {
         let decided = self.decided.as_ref()?;
-        match decided.decision.refusal() {
+        match decided.0.refusal() {
             Some(refused) => Some(refused.reason.as_str()),
-            None if decided.is_shed => Some("overload"),
-            None => self.is_upstream_full.then_some("upstream"),
+            None => self.shed,
         }
     }
 }

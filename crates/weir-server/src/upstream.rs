@@ -83,9 +83,10 @@ impl Upstream {
     }
 }
 
-/// Where a limit that adapts begins. An upstream is not limited before it has shown that it takes
-/// longer the more it is asked at a time: most never do.
-const LIMIT_INITIAL: u32 = 1024;
+/// Where a limit that adapts begins: more than most applications work on at a time, and few enough
+/// that one which drowns in more still answers, so that there is something to measure. An upstream
+/// that takes more is given more within a few round trips; the others wait meanwhile.
+const LIMIT_INITIAL: u32 = 64;
 
 /// The least it falls to: with one at a time there would be nothing to compare with.
 const LIMIT_FLOOR: u32 = 2;

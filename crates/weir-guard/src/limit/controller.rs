@@ -122,6 +122,10 @@ impl Controller {
         (limit.round() as u32).max(1)
     }
 
+    pub(super) fn double(&mut self) {
+        self.limit = (self.limit * 2.0).min(self.ceiling);
+    }
+
     pub(super) fn is_probing(&self) -> bool {
         self.gathering.is_probe && self.gathering.is_open()
     }

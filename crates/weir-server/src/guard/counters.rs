@@ -11,7 +11,7 @@ pub(crate) enum Offer {
     Admitted,
     /// A rule refused it, by its head or, after it had gone on, by what plugins made of it.
     Refused,
-    /// The server was overloaded, and others went first.
+    /// It had gone on; the worker was overloaded, and others went first to the upstream.
     Shed,
 }
 

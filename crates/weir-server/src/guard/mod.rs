@@ -212,8 +212,8 @@ impl Guard {
         let (subject, _) = asked.subject(connection);
         let worker = connection.worker.index;
         let moment = asked.at(self.moment(worker, Instant::now()));
-        rules.decide_verdict(&subject, &moment, &mut decided.decision);
-        if let Some(refused) = decided.decision.refusal() {
+        rules.decide_verdict(&subject, &moment, &mut decided.0);
+        if let Some(refused) = decided.0.refusal() {
             self.classes.count(worker, decided.class(), Offer::Refused);
             self.punish(&subject.ends, refused.banned);
         }
@@ -293,32 +293,39 @@ impl Guard {
             SOME_RULES => self.meet_rules(connection, asked, now),
             class => Decision::of_no_rule(ClassId(class)),
         };
+        self.load(worker).touch();
         let offer = match decision.refusal() {
             Some(_) => Offer::Refused,
-            None if !self.load(worker).admits(decision.class, connection.client) => Offer::Shed,
             None => Offer::Admitted,
         };
         self.classes.count(worker, decision.class, offer);
-        Decided { decision, is_shed: offer == Offer::Shed }
+        Decided(decision)
+    }
+
+    /// Whether a request may ask an upstream, as far as the worker's own load goes: that costs many
+    /// times what a refusal does. What is stored costs no more than one, and is never refused so.
+    pub(crate) fn has_time(&self, connection: &Connection, class: ClassId) -> bool {
+        let worker = connection.worker.index;
+        let has_time = self.load(worker).admits(class, connection.client);
+        if !has_time {
+            self.classes.count(worker, class, Offer::Shed);
+        }
+        has_time
     }
 }
 
 /// What was decided about a request.
 #[derive(Debug)]
-pub(crate) struct Decided {
-    pub(crate) decision: Decision,
-    /// The worker is overloaded, and others go first.
-    pub(crate) is_shed: bool,
-}
+pub(crate) struct Decided(pub(crate) Decision);
 
 impl Decided {
     /// Whether the request goes on.
     pub(crate) fn is_admitted(&self) -> bool {
-        self.decision.refusal().is_none() && !self.is_shed
+        self.0.refusal().is_none()
     }
 
     pub(crate) fn class(&self) -> ClassId {
-        self.decision.class
+        self.0.class
     }
 }
 

@@ -118,11 +118,7 @@ fn asked<'a>(routed: &'a Routed<'_>, head: &'a Parts, fields: &'a MapFields<'a>)
 fn turned_away(decided: &Decided, record: &Record) -> Option<Turned> {
     /// What is not known better: when overload has passed, most likely.
     const RETRY_S: u64 = 1;
-    if decided.is_shed {
-        let answer = RefusalAnswer::Status(503);
-        return Some(Turned { answer, retry_s: RETRY_S, why: "overload" });
-    }
-    let refused = decided.decision.refusal()?;
+    let refused = decided.0.refusal()?;
     let rules = record.connection().worker.shared.guard.rules();
     let retry_s = match refused.banned {
         Some(banned) => banned.as_secs().max(1),

@@ -27,7 +27,15 @@ use std::sync::Arc;
 const FOLLOW_ROUNDS_MAX: usize = 3;
 
 /// Answers a request that the cache could not answer.
-pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
+pub(super) async fn answer(mut ask: Ask, missed: Missed) -> Response<ReplyBody> {
+    let connection = Arc::clone(ask.connection());
+    if !connection.worker.shared.guard.has_time(&connection, ask.record.class()) {
+        ask.record.shed = Some("overload");
+        return match missed.stale.filter(|stale| stale.on_error) {
+            Some(stale) => stale_answer(ask, stale.object, Stalely::OnError),
+            None => ask.refuse(Refusal::Turned(Turned::OVERLOAD), CacheResult::Miss),
+        };
+    }
     let shareable = forward::is_shareable(&ask.head.method, ask.has_body());
     match missed.scope.filter(|_| shareable) {
         None => pass(ask, &missed, None).await,
@@ -341,9 +349,10 @@ fn failed(
     cache: CacheResult,
 ) -> Response<ReplyBody> {
     let why = error.kind().as_str();
-    ask.record.is_upstream_full = error.kind() == ErrorKind::Overloaded;
+    let is_full = error.kind() == ErrorKind::Overloaded;
+    ask.record.shed = is_full.then_some("upstream");
     let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
-    let refusal = match ask.record.is_upstream_full {
+    let refusal = match is_full {
         true => Refusal::Turned(Turned::UPSTREAM),
         false => Refusal::Source(error.status(), why),
     };

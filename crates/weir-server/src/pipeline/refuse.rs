@@ -51,6 +51,10 @@ impl Turned {
     /// The upstream is at its limit, and it was not the request's turn in time.
     pub(super) const UPSTREAM: Turned =
         Turned { answer: RefusalAnswer::Status(503), retry_s: 1, why: "upstream" };
+
+    /// The worker is overloaded, and others go first.
+    pub(super) const OVERLOAD: Turned =
+        Turned { answer: RefusalAnswer::Status(503), retry_s: 1, why: "overload" };
 }
 
 impl From<Malformed> for Refusal {
