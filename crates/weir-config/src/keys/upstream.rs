@@ -157,9 +157,9 @@ pub(crate) const UPSTREAM: &[Key] = &[
         children: None,
         repeats: false,
         doc: "How many requests the group may have in flight. The others wait by class, for as \
-              long as their classes say (`guard`), and are then refused. `\"auto\"` sets no limit \
-              before the servers have shown that they take longer the more they are asked at a \
-              time. For requests that are held on purpose, as long polling does, 0 is right.",
+              long as their classes say (`guard`), and are then refused. `\"auto\"` begins at 64 \
+              and follows how long the servers take to answer. For requests that are held on \
+              purpose, as long polling does, 0 is right.",
         example: "concurrency 64",
     },
     Key {
