@@ -38,7 +38,7 @@ struct More {
 /// Why something is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The rule.
+    /// The rule; none has this number where the source is under a penalty.
     pub rule: u32,
     /// Its limit.
     pub reason: Count,
@@ -46,6 +46,12 @@ pub struct Refused {
     pub retry_ns: u64,
     /// How long the source is not let in from now on.
     pub banned: Option<Duration>,
+}
+
+impl Refused {
+    /// The source is kept out, by a rule that is not known any more.
+    pub(crate) const BANNED: Refused =
+        Refused { rule: u32::MAX, reason: Count::Refused, retry_ns: 0, banned: None };
 }
 
 impl Decision {

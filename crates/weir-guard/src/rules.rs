@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_config::{Guard, GuardRule, RefusalAnswer};
 
 use crate::class::{ClassId, Classes};
-use crate::decision::{Decision, Moment};
+use crate::decision::{Decision, Moment, Refused};
 use crate::index::Index;
 use crate::keys::{KeyTable, Tag};
 use crate::paying::Paying;
@@ -108,7 +108,9 @@ impl Rules {
     #[inline]
     pub fn decide(&self, subject: &Subject<'_>, moment: &Moment, as_connection: bool) -> Decision {
         let mut decision = Decision::new(self.classes.default());
-        if !self.all.is_empty() {
+        if as_connection && self.has_penalties && self.is_banned(&subject.ends, moment.now_ns) {
+            decision.refuse(Refused::BANNED);
+        } else if !self.all.is_empty() {
             self.meet(&self.at_head, subject, moment, as_connection, &mut decision);
         }
         decision

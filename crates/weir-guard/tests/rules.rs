@@ -254,6 +254,12 @@ fn repeat_offenders_are_not_let_in() {
     let (it, other) = (ends("192.0.2.7:1"), ends("192.0.2.8:1"));
     assert!(rules.is_banned(&it, 60 * SECOND) && !rules.is_banned(&other, 60 * SECOND));
     assert!(!rules.is_banned(&it, 61 * SECOND));
+    // Whoever comes through a trusted proxy has no connection to be kept out.
+    let refused = |now_ns| {
+        let decision = rules.decide(&request("/yes", &NONE), &at(now_ns), true);
+        decision.refusal().map(|refused| refused.reason)
+    };
+    assert_eq!((refused(60 * SECOND), refused(61 * SECOND)), (Some(Count::Refused), None));
 }
 
 #[test]

@@ -164,3 +164,17 @@ fn a_list_that_changes_is_read_again() {
     let refused = || (get(address, "/").status == 429).then_some(());
     assert!(wait_for(common::PATIENCE, refused).is_some());
 }
+
+/// Behind a trusted proxy requests are refused, where the client has no connection of its own.
+#[test]
+fn a_penalty_holds_for_clients_of_a_trusted_proxy() {
+    let rest = "server { workers 1; admin \"off\"; trusted-proxies \"127.0.0.1\"; }\n\
+        guard { rule \"no\" { path \"/no\"; refuse; always; answer 429; \
+        penalty after=2 within=\"10s\" lasts=\"1h\"; }; }";
+    let (_weir, address) = Weir::front(rest, "route \"/*\" { respond \"hello\"; }");
+    let from = |client: &str, target: &str| {
+        ask(address, "GET", target, &[("x-forwarded-for", client)]).status
+    };
+    assert_eq!([0; 3].map(|_| from("192.0.2.1", "/no")), [429; 3]);
+    assert_eq!((from("192.0.2.1", "/yes"), from("192.0.2.2", "/yes")), (503, 200));
+}

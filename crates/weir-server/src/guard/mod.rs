@@ -105,19 +105,19 @@ impl Guard {
             load.configure(&config.guard);
         }
         self.tell_kernel(config);
+        self.look_at_kernel();
     }
 
     /// Has the kernel enforce what it can of a configuration's rules.
     pub(crate) fn tell_kernel(&self, config: &Config) {
         match (kernel::policy(config, self.loads.len()), self.kernel.get()) {
-            (None, None) => return,
+            (None, None) => {}
             (Some(policy), Some(kernel)) => kernel.replace(&policy),
             (None, Some(kernel)) => kernel.replace(&Policy::new(&config.guard, self.loads.len())),
             (Some(policy), None) => {
                 self.kernel.get_or_init(|| Kernel::start(&policy));
             }
         }
-        self.look_at_kernel();
     }
 
     /// Notes what the kernel enforces, and says so if that has changed.
