@@ -3,6 +3,7 @@
 
 mod counts;
 mod timeline;
+mod trial;
 
 pub use self::counts::{ClassCounts, DELAY_BOUNDS_NS, DelayHistogram};
 
@@ -11,14 +12,11 @@ use std::time::Duration;
 use weir_config::Guard;
 
 use self::timeline::Timeline;
+use self::trial::Trial;
 use crate::limit::{AdaptiveLimit, Cohort, LimitSettings, Outcome};
 use crate::queue::{
     CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited,
 };
-
-/// How long no request must have ended for those in flight to count as held: as long as a busy
-/// upstream is hardly ever silent, and a fifth of what may be waited by default.
-const HELD_NS: u64 = 1_000_000_000;
 
 /// What a gate is made by.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,8 +109,7 @@ pub struct Gate<T> {
     interval_ns: u64,
     counts: Vec<ClassCounts>,
     strain: Strain,
-    /// When the last request ended, or a limit was doubled since none did.
-    last_end_ns: u64,
+    trial: Trial,
 }
 
 impl<T> Gate<T> {
@@ -128,7 +125,7 @@ impl<T> Gate<T> {
             counts: vec![ClassCounts::default(); queue.classes()],
             queue,
             strain: Strain::default(),
-            last_end_ns: 0,
+            trial: Trial::default(),
         }
     }
 
@@ -145,9 +142,6 @@ impl<T> Gate<T> {
         let class = class.min(self.counts.len() - 1);
         self.counts[class].offered += 1;
         self.move_on(now_ns, due);
-        if self.in_flight == 0 {
-            self.last_end_ns = now_ns;
-        }
         if self.in_flight < self.limit.limit() {
             return Arrival::Run(self.admit(now_ns, class, 0));
         }
@@ -180,8 +174,10 @@ impl<T> Gate<T> {
     ) {
         let now_ns = self.timeline.advance(now_ns);
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.last_end_ns = now_ns;
         let Place { class, cohort, started_ns } = place;
+        if outcome == Outcome::Answered {
+            self.trial.answered(now_ns, latency_ns);
+        }
         self.limit.finished(now_ns, cohort, class.into(), started_ns, latency_ns, outcome);
         self.move_on(now_ns, due);
     }
@@ -200,7 +196,7 @@ impl<T> Gate<T> {
     pub fn tick(&mut self, now_ns: u64, due: &mut Due<T>) {
         let now_ns = self.timeline.advance(now_ns);
         self.limit.tick(now_ns);
-        self.loosen(now_ns);
+        self.try_more(now_ns);
         self.move_on(now_ns, due);
     }
 
@@ -261,13 +257,15 @@ impl<T> Gate<T> {
         &self.counts
     }
 
-    /// Where nothing has ended for long although all places are taken, requests are held rather
-    /// than worked on, as in long polling: those who wait would wait for nothing.
-    fn loosen(&mut self, now_ns: u64) {
-        let is_held = now_ns.saturating_sub(self.last_end_ns) >= HELD_NS;
-        if is_held && self.in_flight >= self.limit.limit() && !self.queue.is_empty() {
-            self.limit.double();
-            self.last_end_ns = now_ns;
+    /// Raises the limit where it makes people wait for no known reason.
+    fn try_more(&mut self, now_ns: u64) {
+        let is_full = self.in_flight >= self.limit.limit();
+        let waited_ns = if is_full { self.queue.longest_wait_ns(now_ns) } else { 0 };
+        let stand = trial::Stand { limit: self.limit.limit(), waited_ns };
+        match self.trial.tick(now_ns, &stand, || self.limit.is_known()) {
+            Some(trial::Change::Double) => self.limit.set(stand.limit.saturating_mul(2)),
+            Some(trial::Change::Back(limit)) => self.limit.set(limit),
+            None => {}
         }
     }
 

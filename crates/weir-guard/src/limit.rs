@@ -147,11 +147,15 @@ impl AdaptiveLimit {
         self.limit = controller.limit();
     }
 
-    /// Twice as many may be in flight, up to the most: what is in flight does not end, so that
-    /// nothing can be measured.
-    pub fn double(&mut self) {
+    /// Whether it is known what the upstream works on at a time; always, where that is configured.
+    pub fn is_known(&self) -> bool {
+        self.controller.as_ref().is_none_or(|controller| controller.baseline_ns().is_some())
+    }
+
+    /// So many may be in flight, within its bounds, and measurements go on from there.
+    pub fn set(&mut self, limit: u32) {
         let Some(controller) = &mut self.controller else { return };
-        controller.double();
+        controller.set(limit);
         self.limit = controller.limit();
     }
 

@@ -238,6 +238,13 @@ impl<T> ClassQueue<T> {
         }
     }
 
+    /// How long the one has waited who has waited longest; 0 if nobody waits.
+    pub fn longest_wait_ns(&self, now_ns: u64) -> u64 {
+        let arrived = |state: &ClassState| self.slots.arrived_ns(state.ends.oldest);
+        let first = self.classes.iter().filter_map(arrived).min();
+        first.map_or(0, |arrived_ns| now_ns.saturating_sub(arrived_ns))
+    }
+
     /// When [`ClassQueue::expire`] has something to do next, if nothing else happens.
     pub fn next_deadline(&self) -> Option<u64> {
         let deadline = |state: &ClassState| {

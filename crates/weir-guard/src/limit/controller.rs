@@ -122,8 +122,8 @@ impl Controller {
         (limit.round() as u32).max(1)
     }
 
-    pub(super) fn double(&mut self) {
-        self.limit = (self.limit * 2.0).min(self.ceiling);
+    pub(super) fn set(&mut self, limit: u32) {
+        self.limit = f64::from(limit).clamp(self.floor, self.ceiling);
     }
 
     pub(super) fn is_probing(&self) -> bool {
