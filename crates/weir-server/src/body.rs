@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use h2::Reason;
 use http_body::{Body, Frame, SizeHint};
 use weir_cache::{FillReader, Object};
 use weir_origin::files::FileStream;
@@ -44,8 +45,8 @@ pub(crate) enum Content {
     File(Box<FileStream>),
     /// An origin's response as it arrives.
     Upstream(Box<ResponseBody>),
-    /// Breaks off at once.
-    Torn,
+    /// Breaks off at once; an HTTP/2 stream for this reason.
+    Torn(Reason),
 }
 
 /// A fill, or the part of it that a range asks for.
@@ -81,7 +82,7 @@ impl Content {
             Content::Fill(part) => part.left,
             Content::File(stream) => Some(stream.remaining()),
             Content::Upstream(body) => body.size_hint().exact(),
-            Content::Torn => None,
+            Content::Torn(_) => None,
         }
     }
 }
@@ -123,7 +124,7 @@ impl ReplyBody {
 
     /// Whether it breaks off at once: there is to be no response.
     pub(crate) fn is_torn(&self) -> bool {
-        matches!(self.content, Content::Torn)
+        matches!(self.content, Content::Torn(_))
     }
 
     /// Whether all that is left lies in memory anyway, so that nothing is gained by waiting for it.
@@ -151,7 +152,8 @@ impl ReplyBody {
             Content::Upstream(body) => {
                 ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
             }
-            Content::Torn => Some(Err("ended by a plugin".into())),
+            // hyper resets the stream with it.
+            Content::Torn(reason) => Some(Err(h2::Error::from(*reason).into())),
         };
         if frame.is_none() || matches!(self.content, Content::One(_)) {
             self.content = Content::Empty;
@@ -237,7 +239,7 @@ impl Body for ReplyBody {
             Content::Pieces { left, .. } => *left == 0,
             Content::File(stream) => stream.remaining() == 0,
             Content::Upstream(body) => body.is_end_stream(),
-            Content::Torn => false,
+            Content::Torn(_) => false,
         }
     }
 

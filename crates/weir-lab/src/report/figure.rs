@@ -30,6 +30,8 @@ const DASHES: [(&str, &str); 5] = [
 /// Colours and dashes of [`plugins::COMPARED`].
 const COMPARED_STYLES: [(&str, &str); 4] =
     [("#777777", ""), ("#0072B2", ""), ("#0072B2", "9 3"), ("#D55E00", "2 3")];
+/// Experiments that show what they time by itself as bars.
+const TIMED: [&str; 1] = ["g9"];
 /// For anything else.
 const COLOUR_OTHER: &str = "#000000";
 
@@ -51,6 +53,9 @@ pub fn figures(record: &Record) -> Vec<(String, String)> {
     }
     if record.timings.iter().any(|timing| timing.size > 0) {
         figures.push((format!("{id}-time.svg"), relative_times(record).render()));
+    }
+    if TIMED.contains(&id.as_str()) && !record.timings.is_empty() {
+        figures.push((format!("{id}-time.svg"), times(record).render()));
     }
     if !record.groups.is_empty() {
         figures.extend(groups::figures(record));
@@ -157,6 +162,21 @@ fn relative_times(record: &Record) -> LineChart {
     LineChart {
         x_label: "size of the picture".to_owned(),
         ..chart(record, "time, relative", lines)
+    }
+}
+
+/// What was timed by itself.
+fn times(record: &Record) -> BarChart {
+    let bars = record.timed_series().into_iter().filter_map(|(contender, case)| {
+        let ns = median(&record.times(&contender, &case, 0))?;
+        Some((case, colour(&contender), ns))
+    });
+    BarChart {
+        title: format!("{}: {}", record.id.to_uppercase(), record.title),
+        subtitle: subtitle(record),
+        unit: "ns".to_owned(),
+        bars: bars.collect(),
+        bound: None,
     }
 }
 
@@ -271,6 +291,10 @@ mod tests {
         assert_eq!(names(&open), ["p3-latency.svg", "p3-replies.svg"]);
         assert_eq!(latency(&open).lines[0].points.len(), 2, "the last did not keep up");
         assert_eq!(replies(&open).lines[0].points.len(), 3);
+        let mut decisions = record("g9");
+        let (contender, case) = ("weir".to_owned(), "kernel: a rule".to_owned());
+        decisions.timings.push(Timing { contender, case, size: 0, round: 0, ns: 40.0 });
+        assert_eq!(names(&decisions), ["g9-time.svg"]);
         let mut pictures = record("p4");
         for (case, ns) in [("native", 100.0), ("isolated", 110.0)] {
             let (contender, case) = ("weir".to_owned(), case.to_owned());

@@ -12,7 +12,9 @@ const BOTTOM: f64 = 56.0;
 /// Steps that an axis may have.
 const TICKS_MAX: f64 = 8.0;
 const BAR_HEIGHT: f64 = 26.0;
+/// Least room for names of bars, and what a letter of them takes.
 const BAR_LEFT: f64 = 170.0;
+const LETTER: f64 = 6.4;
 
 /// A line of a chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,11 +141,12 @@ impl BarChart {
         let bottom = TOP + self.bars.len() as f64 * (BAR_HEIGHT + 10.0) + 6.0;
         let height = bottom + BOTTOM;
         let mut svg = open(height, &self.title, &self.subtitle);
+        let left = self.left();
         let bound = self.bound.iter().map(|(_, value)| *value);
         let top = self.bars.iter().map(|(_, _, value)| *value).chain(bound).fold(0.0, f64::max);
         let step = nice_step(top);
         let max = ((top / step).ceil() * step).max(step);
-        let x_at = |x: f64| BAR_LEFT + x.max(0.0) / max * (WIDTH - BAR_LEFT - 70.0);
+        let x_at = |x: f64| left + x.max(0.0) / max * (WIDTH - left - 70.0);
         let mut x = 0.0;
         while x <= max + step / 2.0 {
             rule(&mut svg, (x_at(x), TOP - 6.0), (x_at(x), bottom), "#e3e3e3");
@@ -152,12 +155,12 @@ impl BarChart {
         }
         for (index, (name, colour, value)) in self.bars.iter().enumerate() {
             let y = TOP + index as f64 * (BAR_HEIGHT + 10.0);
-            let width = x_at(*value) - BAR_LEFT;
+            let width = x_at(*value) - left;
             let _ = writeln!(
                 svg,
-                r#"<rect x="{BAR_LEFT}" y="{y:.1}" width="{width:.1}" height="{BAR_HEIGHT}" fill="{colour}"/>"#
+                r#"<rect x="{left:.1}" y="{y:.1}" width="{width:.1}" height="{BAR_HEIGHT}" fill="{colour}"/>"#
             );
-            label(&mut svg, (BAR_LEFT - 8.0, y + 18.0), "end", name);
+            label(&mut svg, (left - 8.0, y + 18.0), "end", name);
             label(&mut svg, (x_at(*value) + 6.0, y + 18.0), "start", &format!("{value:.1}"));
         }
         if let Some((name, value)) = &self.bound {
@@ -167,6 +170,12 @@ impl BarChart {
         label(&mut svg, (f64::midpoint(BAR_LEFT, WIDTH), height - 14.0), "middle", &self.unit);
         svg.push_str("</svg>\n");
         svg
+    }
+
+    /// Where bars begin.
+    fn left(&self) -> f64 {
+        let longest = self.bars.iter().map(|(name, _, _)| name.chars().count()).max();
+        (longest.unwrap_or(0) as f64 * LETTER + 16.0).max(BAR_LEFT)
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) use begin::Begun;
 pub(super) use begin::{Onward, begin, go_on};
 pub(super) use consult::{Missing, Storing, Word};
 pub(crate) use framing::has_no_content;
-pub(super) use local::{answered, closed};
+pub(super) use local::{answered, broken_off, closed};
 pub(super) use response::Filled;
 
 use self::begin::Pending;

@@ -1,6 +1,7 @@
 //! Answers of Weir's own to requests that cannot be answered otherwise: status, one line of text,
 //! and what the connection has to do afterwards.
 
+use h2::Reason;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
@@ -121,7 +122,9 @@ pub(super) fn refuse(
     body: Option<&Incoming>,
 ) -> Response<ReplyBody> {
     if let Refusal::Turned(Turned { answer: RefusalAnswer::Reset, .. }) = refusal {
-        return plugins::closed(Some(record));
+        // RFC 9113 §7: what the client does might cause excessive load. Nothing says that it may
+        // be tried again at once, as REFUSED_STREAM would.
+        return plugins::broken_off(Some(record), Reason::ENHANCE_YOUR_CALM);
     }
     let status = refusal.status();
     let mut text =

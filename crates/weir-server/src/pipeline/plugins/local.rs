@@ -1,5 +1,6 @@
 //! Responses that plugins make, or make necessary.
 
+use h2::Reason;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
@@ -62,12 +63,20 @@ pub(super) fn replaced(
 
 /// The plugin wants the client gone.
 pub(in crate::pipeline) fn closed(record: Option<Record>) -> Response<ReplyBody> {
+    broken_off(record, Reason::INTERNAL_ERROR)
+}
+
+/// No response: the connection is reset, or the stream in HTTP/2.
+pub(in crate::pipeline) fn broken_off(
+    record: Option<Record>,
+    reason: Reason,
+) -> Response<ReplyBody> {
     if let Some(record) = &record {
         let socket = &record.connection().socket;
         socket.reset_on_close(true);
         socket.set_last();
     }
-    let mut response = Response::new(ReplyBody::new(Body::Torn, record));
+    let mut response = Response::new(ReplyBody::new(Body::Torn(reason), record));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response
 }
