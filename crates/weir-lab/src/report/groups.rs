@@ -171,8 +171,11 @@ pub(super) fn figures(record: &Record) -> Vec<(String, String)> {
             latency(sample, sample.latency_p99_us)
         });
         figures.push((format!("{id}-{first}-p99.svg"), p99.render()));
-        let busy = of_group(record, first, "share of its core", |sample| sample.server_core_busy);
-        figures.push((format!("{id}-core.svg"), busy.render()));
+        for (name, (label, metric)) in ["cpu", "core"].into_iter().zip(SHARES) {
+            let label = label.split(',').next().unwrap_or(label);
+            let chart = of_group(record, first, label, metric);
+            figures.push((format!("{id}-{name}.svg"), chart.render()));
+        }
     }
     figures
 }
@@ -267,8 +270,8 @@ mod tests {
         let names = |id| -> Vec<String> {
             figures(&measured(id)).into_iter().map(|(name, _)| name).collect()
         };
-        let by_group =
-            ["g10-preferred.svg", "g10-others.svg", "g10-preferred-p99.svg", "g10-core.svg"];
+        let by_group = ["preferred", "others", "preferred-p99", "cpu", "core"]
+            .map(|name| format!("g10-{name}.svg"));
         assert_eq!(names("g10"), by_group);
         assert_eq!(names("g3"), ["g3-weir-kernel.svg", "g3-nginx-limit_req.svg"]);
         for (_, svg) in figures(&measured("g10")) {

@@ -59,7 +59,7 @@ pub(in crate::experiment) fn g7(experiment: &Experiment, options: &Options) -> R
             let patience = Patience { wait: WAIT, ..super::PATIENCE };
             Entrant { patience, ..Entrant::new(contender, case, policy, load()) }
         });
-        ticks.push((offered, format!("{offered:.3}").trim_end_matches(['0', '.']).to_owned()));
+        ticks.push((offered, format!("{}", (offered * 1e2).round() / 1e2)));
         rig.point(offered, &entrants, &mut record)?;
     }
     record.axis = Some(axis("offered, in capacities of the application", ticks));
