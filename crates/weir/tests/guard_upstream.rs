@@ -49,7 +49,7 @@ fn front(concurrency: usize, takes: Duration) -> (Weir, SocketAddr, Origin) {
 
 #[test]
 fn the_highest_class_goes_first() {
-    let (_weir, address, _origin) = front(1, Duration::from_millis(250));
+    let (_weir, address, _origin) = front(1, Duration::from_millis(1200));
     let order = Mutex::new(Vec::new());
     let ask = |who: &'static str, fields: &[(&str, &str)]| {
         assert_eq!(ask(address, "GET", &format!("/{who}"), fields).status, 200, "{who}");
@@ -58,9 +58,9 @@ fn the_highest_class_goes_first() {
     std::thread::scope(|scope| {
         // The first is being served while the others come.
         scope.spawn(|| ask("first", &[]));
-        std::thread::sleep(Duration::from_millis(80));
+        std::thread::sleep(Duration::from_millis(200));
         scope.spawn(|| ask("default", &[]));
-        std::thread::sleep(Duration::from_millis(80));
+        std::thread::sleep(Duration::from_millis(200));
         scope.spawn(|| ask("gold", &[GOLD]));
     });
     assert_eq!(*order.lock().unwrap(), ["first", "gold", "default"]);
@@ -87,7 +87,7 @@ fn who_has_waited_as_long_as_its_class_may_is_sent_away() {
 
 #[test]
 fn no_more_wait_than_may() {
-    let (_weir, address, _origin) = front(1, Duration::from_millis(400));
+    let (_weir, address, _origin) = front(1, Duration::from_millis(2000));
     let (served, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let count = &|response: Response| match response.status {
         200 => served.fetch_add(1, SeqCst),
@@ -96,7 +96,7 @@ fn no_more_wait_than_may() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| count(ask(address, "GET", "/dear", &[])));
-        std::thread::sleep(Duration::from_millis(80));
+        std::thread::sleep(Duration::from_millis(200));
         for number in 0..6 {
             let target = format!("/dear/{number}");
             scope.spawn(move || count(ask(address, "GET", &target, &[BOT])));
@@ -108,7 +108,7 @@ fn no_more_wait_than_may() {
 /// A crawler asks first for what a customer asks for, too: it is sent away, and nobody with it.
 #[test]
 fn a_leader_that_is_sent_away_takes_nobody_with_it() {
-    let (_weir, address, origin) = front(1, Duration::from_millis(700));
+    let (_weir, address, origin) = front(1, Duration::from_millis(2000));
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(ask(address, "GET", "/dear", &[]).status, 200));
         let arrived = wait_for(PATIENCE, || (!origin.take().is_empty()).then_some(()));
@@ -124,7 +124,7 @@ fn a_leader_that_is_sent_away_takes_nobody_with_it() {
 /// Whoever leaves while it waits gives its turn to the next.
 #[test]
 fn who_leaves_is_not_waited_for() {
-    let (_weir, address, origin) = front(1, Duration::from_millis(500));
+    let (_weir, address, origin) = front(1, Duration::from_millis(1500));
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(ask(address, "GET", "/dear", &[]).status, 200));
         let arrived = wait_for(PATIENCE, || (!origin.take().is_empty()).then_some(()));
