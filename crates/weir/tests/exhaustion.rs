@@ -84,7 +84,9 @@ fn descriptors() {
     };
     assert!(wait_for(PATIENCE, || all_work().then_some(())).is_some());
 
+    // It has been let in before the others come.
     let mut reader = Client::connect(address).unwrap();
+    assert_eq!(reader.ask("GET", "/fixed", &[]).unwrap().status, 200);
     reader.send(b"GET /files/page HTTP/1.1\r\nHost: a\r\nX: ").unwrap();
     // Each has sent half a request, so that none may be closed to make room.
     let mut greedy: Vec<Client> = Vec::new();
