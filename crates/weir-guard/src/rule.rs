@@ -104,7 +104,9 @@ impl Rule {
         let penalty = rule.penalty.map(|penalty| {
             let within_ns = u64::try_from(penalty.within.as_nanos()).unwrap_or(u64::MAX);
             let token_ns = (within_ns / u64::from(penalty.after.max(1))).max(1);
-            (Pace { token_ns, bucket_ns: within_ns.max(token_ns) }, penalty.lasts)
+            // The last of so many refusals finds it empty.
+            let bucket_ns = token_ns.saturating_mul(u64::from(penalty.after.max(1)) - 1);
+            (Pace { token_ns, bucket_ns }, penalty.lasts)
         });
         Rule {
             name: rule.name.as_str().into(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weir_config::{Guard, GuardRule, RefusalAnswer};
 
-use crate::class::{ClassId, Classes};
+use crate::class::Classes;
 use crate::decision::{Decision, Moment, Refused};
 use crate::index::Index;
 use crate::keys::{KeyTable, Tag};
@@ -153,23 +153,6 @@ impl Rules {
             }
         }
         decision
-    }
-
-    /// The class of a connection by its ends, without counting it.
-    pub fn class_of(&self, ends: &Ends) -> ClassId {
-        for &number in &self.at_accept {
-            let rule = &self.all[number as usize];
-            if rule.on.failing_ends(ends).is_some() {
-                continue;
-            }
-            if let Some(class) = rule.class {
-                return class;
-            }
-            if rule.pass {
-                break;
-            }
-        }
-        self.classes.default()
     }
 
     /// Whether a source is not let in at the moment.
