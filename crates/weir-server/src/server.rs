@@ -78,7 +78,7 @@ impl Ready {
         });
         let registry = Arc::new(Registry::new(workers));
         let numbers = Arc::new(ListenerNumbers::default());
-        let guard = Guard::new(&config.guard, workers);
+        let guard = Guard::new(&config, workers);
         guard.tell_kernel(&config);
         let bound = addresses(&config)
             .into_iter()

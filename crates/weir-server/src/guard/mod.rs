@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use weir_config::{self as config, Config};
+use weir_config::Config;
 use weir_guard::{ClassId, Decision, Ends, Moment, Rules};
 use weir_kernel::{Kernel, Policy};
 
@@ -38,6 +38,8 @@ pub(crate) struct Guard {
     rules: ArcSwap<Rules>,
     /// The class of all requests where there is no rule; [`SOME_RULES`] where there are.
     without_rules: AtomicU8,
+    /// Some peers may be proxies that are trusted.
+    has_proxies: AtomicBool,
     /// What they were made of.
     in_force: ArcSwap<InForce>,
     /// Nanoseconds are counted from here.
@@ -63,12 +65,13 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(guard: &config::Guard, workers: usize) -> Guard {
-        let workers = workers.max(1);
+    pub(crate) fn new(config: &Config, workers: usize) -> Guard {
+        let (guard, workers) = (&config.guard, workers.max(1));
         let rules = Rules::new(guard, workers, None);
         Guard {
             without_rules: AtomicU8::new(without_rules(&rules)),
             rules: ArcSwap::from_pointee(rules),
+            has_proxies: AtomicBool::new(has_proxies(config)),
             in_force: ArcSwap::from_pointee(InForce::of_configuration(guard)),
             origin: Instant::now(),
             loads: (0..workers).map(|_| Load::new(guard)).collect(),
@@ -100,6 +103,7 @@ impl Guard {
             self.rates.forget();
         }
         self.without_rules.store(without_rules(&after), Relaxed);
+        self.has_proxies.store(has_proxies(config), Relaxed);
         self.rules.store(Arc::new(after));
         for load in &self.loads {
             load.configure(&config.guard);
@@ -333,8 +337,18 @@ fn without_rules(rules: &Rules) -> u8 {
     if rules.is_empty() { rules.classes().default().0 } else { SOME_RULES }
 }
 
+fn has_proxies(config: &Config) -> bool {
+    !config.server.trusted_proxies.is_empty()
+}
+
 /// Whether the connection's peer speaks for others.
+#[inline]
 fn is_proxy(connection: &Connection) -> bool {
+    let shared = &connection.worker.shared;
+    shared.guard.has_proxies.load(Relaxed) && is_trusted(connection)
+}
+
+fn is_trusted(connection: &Connection) -> bool {
     let Some(peer) = connection.client else { return false };
     let live = connection.worker.shared.live.load();
     let trusted = &live.config.server.trusted_proxies;
