@@ -48,10 +48,12 @@ type Arrived = (usize, io::Result<(OwnedFd, Option<SocketAddr>)>);
 
 /// Lets connections in until it is told to stop.
 pub(crate) async fn accept(worker: Arc<Worker>, queues: Queues, mut stop: watch::Receiver<bool>) {
+    let told = stop.clone();
     // Made once: it is asked only when there is nobody to accept.
     let mut stopped = std::pin::pin!(stop.wait_for(|&stop| stop));
     let mut standing = Standing::new(queues.listeners.len());
-    loop {
+    // Under overload there is always somebody to accept.
+    while !*told.borrow() {
         let (class, arrived) = tokio::select! {
             biased;
             arrived = queues.next() => arrived,
