@@ -152,9 +152,15 @@ fn every_action() {
             after: 20,
             within: Duration::from_secs(10),
             lasts: Duration::from_secs(60),
+            by: PrefixLengths { v4: 32, v6: 64 },
         }),
     };
     assert_eq!(all, expected);
+    for (by, v4, v6) in [("source", 32, 128), ("source/24,48", 24, 48), ("source/1,1", 1, 1)] {
+        let line = "refuse; unit \"requests\"\npenalty after=1 within=\"1s\" lasts=\"1s\"";
+        let rule = rule(&format!("{line} by=\"{by}\""));
+        assert_eq!(rule.penalty.unwrap().by, PrefixLengths { v4, v6 }, "{by}");
+    }
     let least = rule("refuse");
     let on = Match::default();
     let answer = RefusalAnswer::Status(503);

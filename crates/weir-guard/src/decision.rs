@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weir_config::PrefixLengths;
+
 use crate::class::ClassId;
 use crate::permit::Permit;
 use crate::rule::Count;
@@ -44,8 +46,17 @@ pub struct Refused {
     pub reason: Count,
     /// When it may be tried again: nanoseconds from now; 0 if that is not known.
     pub retry_ns: u64,
-    /// How long the source is not let in from now on.
-    pub banned: Option<Duration>,
+    /// For how long, and with whom, the source is not let in from now on.
+    pub banned: Option<Ban>,
+}
+
+/// A penalty: nobody of the source's prefix is let in for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// How long, from now.
+    pub lasts: Duration,
+    /// How much of the source's address is its prefix.
+    pub by: PrefixLengths,
 }
 
 impl Refused {

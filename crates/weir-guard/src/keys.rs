@@ -84,8 +84,17 @@ impl KeyTable {
     pub fn busy(&self, now_ns: u64) -> usize {
         // Both are powers of two.
         let step = (self.sets.len() / SAMPLED_SETS).max(1);
+        self.busy_in_every(step, now_ns) * step
+    }
+
+    /// The same, exactly; walks over all.
+    pub fn busy_exactly(&self, now_ns: u64) -> usize {
+        self.busy_in_every(1, now_ns)
+    }
+
+    fn busy_in_every(&self, step: usize, now_ns: u64) -> usize {
         let busy = |set: &Set| set.words.iter().filter(|word| word.load(Relaxed) > now_ns).count();
-        self.sets.iter().step_by(step).map(busy).sum::<usize>() * step
+        self.sets.iter().step_by(step).map(busy).sum()
     }
 
     /// Whether no key has a word.

@@ -28,7 +28,7 @@ mod values;
 
 pub use bucket::{Pace, Taken};
 pub use class::{ClassId, ClassInfo, Classes};
-pub use decision::{Decision, Moment, Refused};
+pub use decision::{Ban, Decision, Moment, Refused};
 pub use delay::DelayMeter;
 pub use explain::{Explained, Limit, Met};
 pub use gate::{

@@ -1,13 +1,10 @@
 //! What a request pays to the rules that it meets: tokens of their buckets, and places among those
 //! being served. If one refuses, the others give back what they took.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-
 use smallvec::SmallVec;
 
 use crate::bucket::Taken;
-use crate::decision::{Moment, Refused};
+use crate::decision::{Ban, Moment, Refused};
 use crate::keys::Tag;
 use crate::permit::{Permit, Toll};
 use crate::rule::{Count, Rule};
@@ -77,15 +74,15 @@ impl<'r> Paying<'r> {
     }
 
     /// Whether a refusal was one too many.
-    fn punish(&self, rule: &Rule) -> Option<Duration> {
-        let (pace, lasts) = rule.penalty?;
+    fn punish(&self, rule: &Rule) -> Option<Ban> {
+        let (pace, ban) = rule.penalty?;
         let source = self.ends.source_ip()?;
         let now_ns = self.moment.now_ns;
-        if self.tables.refusals(rule, source, &pace, now_ns) == Taken::Token {
+        if self.tables.refusals(rule, source, &pace, ban.by, now_ns) == Taken::Token {
             return None;
         }
-        let until = now_ns.saturating_add(u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX));
-        self.tables.ban(source, now_ns).store(until, Relaxed);
-        Some(lasts)
+        let lasts_ns = u64::try_from(ban.lasts.as_nanos()).unwrap_or(u64::MAX);
+        self.tables.ban(source, ban.by, now_ns.saturating_add(lasts_ns), now_ns);
+        Some(ban)
     }
 }

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use weir_config::{BucketKey, GuardRule, RefusalAnswer};
 
 use crate::bucket::Pace;
 use crate::class::{ClassId, Classes};
 use crate::conditions::Conditions;
+use crate::decision::Ban;
 use crate::keys::KeyTable;
 use crate::values::{Kind, Names};
 
@@ -25,7 +25,7 @@ pub(crate) struct Rule {
     pub(crate) pass: bool,
     pub(crate) always: bool,
     pub(crate) answer: RefusalAnswer,
-    pub(crate) penalty: Option<(Pace, Duration)>,
+    pub(crate) penalty: Option<(Pace, Ban)>,
     /// It counts connections, and is decided for them.
     pub(crate) is_of_connections: bool,
     pub(crate) state: Arc<RuleState>,
@@ -106,7 +106,7 @@ impl Rule {
             let token_ns = (within_ns / u64::from(penalty.after.max(1))).max(1);
             // The last of so many refusals finds it empty.
             let bucket_ns = token_ns.saturating_mul(u64::from(penalty.after.max(1)) - 1);
-            (Pace { token_ns, bucket_ns }, penalty.lasts)
+            (Pace { token_ns, bucket_ns }, Ban { lasts: penalty.lasts, by: penalty.by })
         });
         Rule {
             name: rule.name.as_str().into(),

@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_config::{Guard, GuardRule, RefusalAnswer};
 
 use crate::class::Classes;
-use crate::decision::{Decision, Moment, Refused};
+use crate::decision::{Ban, Decision, Moment, Refused};
 use crate::index::Index;
 use crate::keys::{KeyTable, Tag};
 use crate::paying::Paying;
@@ -30,7 +31,6 @@ pub struct Rules {
     at_verdict: Index,
     /// Those for connections, in order.
     pub(crate) at_accept: Box<[u32]>,
-    has_penalties: bool,
     by_name: HashMap<Box<str>, Arc<RuleState>>,
     pub(crate) tables: Tables,
 }
@@ -58,7 +58,6 @@ impl Rules {
             at_head: Index::new(conditions(false)),
             at_verdict: Index::new(conditions(true)),
             at_accept: numbered().filter(|(_, r)| r.is_of_connections).map(|(n, _)| n).collect(),
-            has_penalties: all.iter().any(|rule| rule.penalty.is_some()),
             all,
             names,
             classes,
@@ -108,8 +107,10 @@ impl Rules {
     #[inline]
     pub fn decide(&self, subject: &Subject<'_>, moment: &Moment, as_connection: bool) -> Decision {
         let mut decision = Decision::new(self.classes.default());
-        if as_connection && self.has_penalties && self.is_banned(&subject.ends, moment.now_ns) {
-            decision.refuse(Refused::BANNED);
+        let ban = as_connection.then(|| self.ban(&subject.ends, moment.now_ns)).flatten();
+        if let Some(Ban { lasts, .. }) = ban {
+            let retry_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
+            decision.refuse(Refused { retry_ns, ..Refused::BANNED });
         } else if !self.all.is_empty() {
             self.meet(&self.at_head, subject, moment, as_connection, &mut decision);
         }
@@ -125,7 +126,7 @@ impl Rules {
 
     /// Whether connections can be refused.
     pub fn judge_connections(&self) -> bool {
-        !self.at_accept.is_empty() || self.has_penalties
+        !self.at_accept.is_empty() || self.tables.has_penalties()
     }
 
     /// Decides about a connection by its ends. The first `decided` of the rules for connections
@@ -157,8 +158,22 @@ impl Rules {
 
     /// Whether a source is not let in at the moment.
     pub fn is_banned(&self, ends: &Ends, now_ns: u64) -> bool {
-        let Some(source) = ends.source_ip() else { return false };
-        self.tables.banned_until(source) > now_ns
+        self.ban(ends, now_ns).is_some()
+    }
+
+    /// How long a source is not let in from now on, and with whom, if it is not.
+    pub fn ban(&self, ends: &Ends, now_ns: u64) -> Option<Ban> {
+        if !self.tables.has_penalties() {
+            return None;
+        }
+        let (until_ns, by) = self.tables.banned(ends.source_ip()?)?;
+        let left_ns = until_ns.checked_sub(now_ns).filter(|left| *left > 0)?;
+        Some(Ban { lasts: Duration::from_nanos(left_ns), by })
+    }
+
+    /// Prefixes that are not let in, and how many can be kept out at a time; walks over all.
+    pub fn bans(&self, now_ns: u64) -> (usize, usize) {
+        (self.tables.bans(now_ns), self.tables.bans_max())
     }
 
     fn meet(

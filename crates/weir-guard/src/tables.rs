@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use weir_config::{BucketKey, Guard, GuardRule};
+use weir_config::{BucketKey, Guard, GuardRule, PrefixLengths};
 
 use crate::bucket::{Pace, Taken};
 use crate::keys::{KeyTable, Tag};
@@ -21,18 +21,25 @@ pub(crate) struct Tables {
     pub(crate) running: Arc<Running>,
     /// When sources are let in again, in nanoseconds.
     banned: Arc<KeyTable>,
+    /// What a source is, by the rules with penalties; each once.
+    prefixes: Arc<[PrefixLengths]>,
     /// Keys that buckets and bans were made for; 0 for none.
     sizes: (usize, usize),
 }
 
-/// Sources that are kept out at a time, at most: a megabyte.
+/// Prefixes that are kept out at a time, at most: a megabyte.
 const BANNED_MAX: usize = 1 << 16;
 
 impl Tables {
     /// Tables with room for as many keys as configured, `before`'s if they have it, and as few as
     /// can be if no rule needs them.
     pub(crate) fn new(guard: &Guard, before: Option<&Tables>) -> Tables {
-        let has_penalties = guard.rules.iter().any(|rule| rule.penalty.is_some());
+        let mut prefixes: Vec<PrefixLengths> =
+            guard.rules.iter().filter_map(|rule| Some(rule.penalty?.by)).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        let has_penalties = !prefixes.is_empty();
+        let prefixes = Arc::from(prefixes);
         let is_keyed = |rule: &GuardRule| rule.by != BucketKey::Rule;
         let needs = has_penalties || guard.rules.iter().any(is_keyed);
         let keys = if needs { guard.keys } else { 0 };
@@ -42,6 +49,7 @@ impl Tables {
                 buckets: Arc::new(KeyTable::new(keys)),
                 running: Arc::new(Running::new()),
                 banned: Arc::new(KeyTable::new(sources)),
+                prefixes,
                 sizes: (keys, sources),
             };
         };
@@ -55,7 +63,8 @@ impl Tables {
         };
         let (buckets, keys) = sized(buckets, known_keys, keys);
         let (banned, sources) = sized(banned, known_sources, sources);
-        Tables { buckets, running: Arc::clone(running), banned, sizes: (keys, sources) }
+        let running = Arc::clone(running);
+        Tables { buckets, running, banned, prefixes, sizes: (keys, sources) }
     }
 
     /// The key of a rule's words, none for those of the rule as a whole. Nothing if the request has
@@ -74,23 +83,54 @@ impl Tables {
         }
     }
 
-    /// When a source is let in again.
-    pub(crate) fn banned_until(&self, source: IpAddr) -> u64 {
-        self.banned.find(self.ban_tag(source)).map_or(0, |until| until.load(Relaxed))
+    /// Until when a source is not let in, and by which prefix; the last of several. A penalty whose
+    /// prefix is no rule's any more counts no more.
+    pub(crate) fn banned(&self, source: IpAddr) -> Option<(u64, PrefixLengths)> {
+        let until = |by: &PrefixLengths| {
+            let until = self.banned.find(self.ban_tag(source, *by))?.load(Relaxed);
+            Some((until, *by))
+        };
+        self.prefixes.iter().filter_map(until).max_by_key(|(until, _)| *until)
     }
 
-    /// The word for that.
-    pub(crate) fn ban(&self, source: IpAddr, now_ns: u64) -> &AtomicU64 {
-        self.banned.bucket(self.ban_tag(source), now_ns)
+    /// Lets nobody of a source's prefix in before a time.
+    pub(crate) fn ban(&self, source: IpAddr, by: PrefixLengths, until_ns: u64, now_ns: u64) {
+        let until = self.banned.bucket(self.ban_tag(source, by), now_ns);
+        // Another rule's penalty may last longer.
+        until.fetch_max(until_ns, Relaxed);
     }
 
-    fn ban_tag(&self, source: IpAddr) -> Tag {
-        self.banned.tag(0, source)
+    /// Whether some rule has a penalty.
+    pub(crate) fn has_penalties(&self) -> bool {
+        !self.prefixes.is_empty()
     }
 
-    /// Takes a token of the refusals that a source may have.
-    pub(crate) fn refusals(&self, rule: &Rule, source: IpAddr, pace: &Pace, now_ns: u64) -> Taken {
-        let tag = self.buckets.tag(!rule.state.owner, source);
+    /// Prefixes that are not let in now.
+    pub(crate) fn bans(&self, now_ns: u64) -> usize {
+        self.banned.busy_exactly(now_ns)
+    }
+
+    /// Prefixes there is room for.
+    pub(crate) fn bans_max(&self) -> usize {
+        if self.has_penalties() { self.banned.room() } else { 0 }
+    }
+
+    /// Prefixes of different lengths are different, whatever their bits.
+    fn ban_tag(&self, source: IpAddr, by: PrefixLengths) -> Tag {
+        let bits = if source.is_ipv4() { by.v4 } else { by.v6 };
+        self.banned.tag(bits.into(), prefix_of(source, by.v4, by.v6))
+    }
+
+    /// Takes a token of the refusals that a source's prefix may have.
+    pub(crate) fn refusals(
+        &self,
+        rule: &Rule,
+        source: IpAddr,
+        pace: &Pace,
+        by: PrefixLengths,
+        now_ns: u64,
+    ) -> Taken {
+        let tag = self.buckets.tag(!rule.state.owner, prefix_of(source, by.v4, by.v6));
         pace.take(self.buckets.bucket(tag, now_ns), now_ns)
     }
 }

@@ -243,6 +243,7 @@ fn repeat_offenders_are_not_let_in() {
         after: 3,
         within: Duration::from_secs(10),
         lasts: Duration::from_secs(60),
+        by: weir_config::PrefixLengths { v4: 32, v6: 64 },
     });
     let rules = Rules::new(&guard(vec![no]), 1, None);
     let banned = |now_ns| {
@@ -260,6 +261,53 @@ fn repeat_offenders_are_not_let_in() {
         decision.refusal().map(|refused| refused.reason)
     };
     assert_eq!((refused(60 * SECOND), refused(61 * SECOND)), (Some(Count::Refused), None));
+}
+
+#[test]
+fn penalties_hold_for_prefixes() {
+    let penalised = |name: &str, v4, v6| {
+        let mut rule = rule(name);
+        (rule.on, rule.refuse) = (path(&format!("/{name}")), true);
+        rule.penalty = Some(weir_config::Penalty {
+            after: 3,
+            within: Duration::from_secs(10),
+            lasts: Duration::from_secs(60),
+            by: weir_config::PrefixLengths { v4, v6 },
+        });
+        rule
+    };
+    let both = vec![penalised("a", 32, 64), penalised("b", 24, 128)];
+    let mut rules = Rules::new(&guard(both.clone()), 1, None);
+    let offend = |rules: &Rules, target: &'static str, from: &[&str]| {
+        for from in from {
+            let mut subject = request(target, &NONE);
+            subject.ends = ends(from);
+            rules.decide(&subject, &at(SECOND), false);
+        }
+    };
+    let banned = |rules: &Rules, from: &str| {
+        rules.ban(&ends(from), SECOND).map(|ban| (ban.by.v4, ban.by.v6, ban.lasts.as_secs()))
+    };
+    assert_eq!(rules.bans(SECOND).0, 0);
+    // Refusals of all addresses of a prefix are counted together, and all are kept out together.
+    offend(&rules, "/a", &["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1"]);
+    assert_eq!(banned(&rules, "[2001:db8::ffff:0:1]:9"), Some((32, 64, 60)));
+    assert_eq!(banned(&rules, "[2001:db8:0:1::1]:9"), None);
+    offend(&rules, "/a", &["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]);
+    assert_eq!(banned(&rules, "10.0.0.1:1"), None);
+    // A client of IPv4 by an address of IPv6 is the same (RFC 4291 §2.5.5.2).
+    offend(&rules, "/b", &["10.0.0.1:1", "[::ffff:10.0.0.2]:1", "10.0.0.3:1"]);
+    assert_eq!(banned(&rules, "10.0.0.99:1"), Some((24, 128, 60)));
+    assert_eq!(banned(&rules, "10.0.1.1:1"), None);
+    assert_eq!(rules.bans(SECOND).0, 2);
+    // They outlive a reload, for as long as a rule has penalties for such prefixes.
+    rules = Rules::new(&guard(both[1..].to_vec()), 1, Some(&rules));
+    assert_eq!(
+        (banned(&rules, "[2001:db8::1]:1"), banned(&rules, "10.0.0.1:1").is_some()),
+        (None, true)
+    );
+    rules = Rules::new(&guard(vec![rule("none")]), 1, Some(&rules));
+    assert_eq!((banned(&rules, "10.0.0.1:1"), rules.bans(SECOND).1), (None, 0));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use weir_config::AddressSet;
+use weir_config::{AddressSet, PrefixLengths};
 
 use crate::asm::{Assembler, Program};
 use crate::compile::{self, Goal, Hook, Plan};
@@ -51,6 +51,9 @@ pub fn measure(repeat: u32) -> Result<Vec<Measurement>, KernelError> {
         fastest(&program, &[syn_v4()], repeat)?
     };
     state.word(DEFAULT_CLASS).store(1, std::sync::atomic::Ordering::Relaxed);
+    for number in 0..PENALISED {
+        state.penalise(IpAddr::V4((0xc000_0000 + number).into()), PENALTY, u64::MAX >> 1);
+    }
     let mut measured = Vec::new();
     for case in cases() {
         let slots: Vec<usize> = (0..case.rules.len()).collect();
@@ -61,7 +64,8 @@ pub fn measure(repeat: u32) -> Result<Vec<Measurement>, KernelError> {
             };
             state.set_rule(*slot, pace, rule.class);
         }
-        let policy = Policy { rules: case.rules, keys: KEYS, ..policy() };
+        let penalties = case.penalties;
+        let policy = Policy { rules: case.rules, keys: KEYS, penalties, ..policy() };
         let plan = Plan {
             policy: &policy,
             slots: &slots,
@@ -87,12 +91,19 @@ struct Case {
     rules: Vec<Rule>,
     /// Of several, the mean is taken, so that no one path is measured whose branches are all known.
     frames: Vec<Frame>,
+    /// What rules have policed for a while, and there is somebody who is.
+    penalties: Vec<PrefixLengths>,
 }
 
 const KEYS: usize = 1 << 20;
 
+/// Sources under a penalty, of whom none is measured.
+const PENALISED: u32 = 1000;
+const PENALTY: PrefixLengths = PrefixLengths { v4: 32, v6: 64 };
+
 fn cases() -> Vec<Case> {
-    let of = |name, rules, frames| Case { name, rules, frames };
+    let of = |name, rules, frames| Case { name, rules, frames, penalties: Vec::new() };
+    let penalties = |case| Case { penalties: vec![PENALTY], ..case };
     let prefixes = |count| vec![Rule { from: spread_v4(count), ..rate(Key::Rule) }];
     let v4 = || (0..64).map(|n| from_v4(((n * 0x03fd_1b2d) & !0xff_0000) | 0x02_0000)).collect();
     let v6 = || (0..64).map(|n| from_v6(n * 0x600 + 2)).collect();
@@ -115,6 +126,8 @@ fn cases() -> Vec<Case> {
         ),
         of("bucket by source, known", vec![rate(source)], vec![syn_v4()]),
         of("bucket by source, 64 known", vec![rate(source)], v4()),
+        penalties(of("no rule, others under penalties", Vec::new(), v4())),
+        penalties(of("no rule, others under penalties, IPv6", Vec::new(), v6())),
     ]
 }
 

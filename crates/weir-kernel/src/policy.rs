@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_config::{
     AddressSet, BucketKey, DEFAULT_CLASS, Guard, GuardRule, Interface, KernelUse, Match,
+    PrefixLengths,
 };
 
 use crate::limits::{
@@ -24,8 +25,8 @@ pub struct Policy {
     pub(crate) ports: Vec<u16>,
     pub(crate) interface: Option<Interface>,
     pub(crate) kernel: KernelUse,
-    /// Whether some rule, of requests perhaps, has sources policed for a while.
-    pub(crate) has_penalties: bool,
+    /// What a source is to rules, of requests perhaps, that have it policed for a while; each once.
+    pub(crate) penalties: Vec<PrefixLengths>,
 }
 
 /// A rule as the kernel sees it.
@@ -80,6 +81,10 @@ impl Policy {
         let default_class = index(DEFAULT_CLASS).unwrap_or(0);
         let of_connections = guard.rules.iter().filter(|rule| rule.is_of_connections());
         let rules = of_connections.map(|rule| Rule::new(rule, &index)).collect();
+        let mut penalties: Vec<PrefixLengths> =
+            guard.rules.iter().filter_map(|rule| Some(rule.penalty?.by)).collect();
+        penalties.sort_unstable();
+        penalties.dedup();
         let keys = guard.keys.clamp(KEYS_MIN, KEYS_MAX);
         // Whole lines of the table, and as many as a mask can choose of.
         let keys = (keys / WAYS + 1).next_power_of_two() / 2 * WAYS;
@@ -93,7 +98,7 @@ impl Policy {
             ports: Vec::new(),
             interface: guard.interface.clone(),
             kernel: guard.kernel,
-            has_penalties: guard.rules.iter().any(|rule| rule.penalty.is_some()),
+            penalties,
         }
     }
 

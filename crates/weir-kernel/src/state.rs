@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_config::PrefixLengths;
+
 use crate::error::KernelError;
 use crate::limits::{CLASSES_MAX, PENALTIES_MAX, RULES_MAX, WAYS};
 use crate::policy::Pace;
@@ -66,9 +68,6 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seeds(pub(crate) [u64; 2]);
 
-/// Key that penalties are kept by, beside those of rules.
-pub(crate) const PENALTY_ID: u64 = 0;
-
 /// What a hash multiplies by: odd, of no pattern; from the finaliser of SplitMix64 (Steele, Lea and
 /// Flood 2014).
 pub(crate) const MULTIPLIERS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
@@ -124,11 +123,14 @@ impl State {
         self.of_rule(slot, CLASS).store(class, Ordering::Relaxed);
     }
 
-    /// Polices a source until a time of the monotonic clock. A table's line that is full lets go
-    /// of the source whose time is up first.
-    pub(crate) fn penalise(&self, source: IpAddr, until_ns: u64) {
+    /// Polices a source's prefix until a time of the monotonic clock. A table's line that is full
+    /// lets go of the one whose time is up first.
+    pub(crate) fn penalise(&self, source: IpAddr, by: PrefixLengths, until_ns: u64) {
+        let bits = prefix_bits(source.is_ipv4(), by);
         let (high, low) = halves(source);
-        let mark = fingerprint(self.seeds, PENALTY_ID, high, low);
+        let (high_mask, low_mask) = prefix_mask(bits);
+        // Prefixes of different lengths are different, whatever their bits.
+        let mark = fingerprint(self.seeds, bits.into(), high & high_mask, low & low_mask);
         let lines = self.penalties.len() / (WAYS * ENTRY_WORDS);
         let line = (mark as usize & (lines - 1)) * WAYS * ENTRY_WORDS;
         let entries = &self.penalties.words()[line..line + WAYS * ENTRY_WORDS];
@@ -179,6 +181,17 @@ pub(crate) fn halves(address: IpAddr) -> (u64, u64) {
     ((bits >> 64) as u64, bits as u64)
 }
 
+/// How many bits of an address as [`halves`] has it are its prefix.
+pub(crate) fn prefix_bits(is_v4: bool, by: PrefixLengths) -> u32 {
+    if is_v4 { 96 + u32::from(by.v4.min(32)) } else { u32::from(by.v6.min(128)) }
+}
+
+/// Those bits of both halves.
+pub(crate) fn prefix_mask(bits: u32) -> (u64, u64) {
+    let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+    ((mask >> 64) as u64, mask as u64)
+}
+
 /// What a table knows a key by: never 0, which is an empty entry. The same is computed by programs.
 pub(crate) fn fingerprint(seeds: Seeds, id: u64, high: u64, low: u64) -> u64 {
     let mix = |value: u64, multiplier: u64| {
@@ -196,6 +209,5 @@ pub(crate) fn fingerprint(seeds: Seeds, id: u64, high: u64, low: u64) -> u64 {
 /// found again after a reload (FNV-1a).
 pub(crate) fn rule_id(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
-    if hash == PENALTY_ID { 1 } else { hash }
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weir_config::{
-    AddressSet, BucketKey, Class, Guard, GuardRule, Match, Rate, RateUnit, RefusalAnswer,
+    AddressSet, BucketKey, Class, Guard, GuardRule, Match, Penalty, PrefixLengths, Rate, RateUnit,
+    RefusalAnswer,
 };
 
 use crate::asm::Program;
@@ -51,6 +52,12 @@ pub(crate) fn guard(classes: &[&str], rules: Vec<GuardRule>) -> Guard {
 pub(crate) fn set(ranges: &[(&str, &str)]) -> Option<AddressSet> {
     let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
     AddressSet::new(ranges.iter().map(|(first, last)| (ip(first), ip(last))).collect())
+}
+
+/// What a rule of requests says of those that it refuses too often.
+pub(crate) fn penalty(v4: u8, v6: u8) -> Option<Penalty> {
+    let (within, lasts) = (Duration::from_secs(1), Duration::from_secs(600));
+    Some(Penalty { after: 1, within, lasts, by: PrefixLengths { v4, v6 } })
 }
 
 pub(crate) fn per_hour(count: u32, burst: u32) -> Option<Rate> {

@@ -178,3 +178,33 @@ fn a_penalty_holds_for_clients_of_a_trusted_proxy() {
     assert_eq!([0; 3].map(|_| from("192.0.2.1", "/no")), [429, 429, 503]);
     assert_eq!((from("192.0.2.1", "/yes"), from("192.0.2.2", "/yes")), (503, 200));
 }
+
+/// A client of IPv6 has more addresses than anybody can count; a penalty holds for its /64. Here it
+/// is a trusted proxy that names them, so that each is refused with an answer.
+#[test]
+fn a_penalty_holds_for_all_addresses_of_a_client() {
+    let rest = "server { workers 1; admin \"off\"; trusted-proxies \"127.0.0.1\"; }\n\
+        guard { rule \"no\" { path \"/no\"; refuse; always; answer 429; \
+        penalty after=3 within=\"10s\" lasts=\"1h\"; }; \
+        rule \"net\" { path \"/net\"; refuse; always; answer 429; \
+        penalty after=3 within=\"10s\" lasts=\"1h\" by=\"source/24,64\"; }; }";
+    let (_weir, address) = Weir::front(rest, "route \"/*\" { respond \"hello\"; }");
+    let from = |client: &str, target: &str| {
+        let answer = ask(address, "GET", target, &[("x-forwarded-for", client)]);
+        let retry = answer.header("retry-after").map(|text| text.parse::<u32>().unwrap());
+        (answer.status, retry)
+    };
+    let statuses = |clients: [&str; 4], target| clients.map(|client| from(client, target).0);
+    let own = ["2001:db8::1", "2001:db8::2", "2001:db8::3:0:0", "2001:db8::ffff"];
+    assert_eq!(statuses(own, "/no"), [429, 429, 429, 503]);
+    assert_eq!(statuses(own, "/yes"), [503; 4]);
+    let (status, retry_s) = from(own[0], "/yes");
+    assert!(status == 503 && (3000..=3600).contains(&retry_s.unwrap()), "{retry_s:?}");
+    let others = ["2001:db8:0:1::1", "2001:db9::1", "192.0.2.1", "192.0.2.2"];
+    assert_eq!(statuses(others, "/yes"), [200; 4]);
+    // Of IPv4 it is the address, unless the rule says else.
+    let neighbours = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"];
+    assert_eq!(statuses(neighbours, "/no"), [429; 4]);
+    assert_eq!(statuses(neighbours, "/net"), [429, 429, 429, 503]);
+    assert_eq!((from("192.0.2.200", "/yes").0, from("192.0.3.1", "/yes").0), (503, 200));
+}

@@ -267,6 +267,34 @@ fn status_and_metrics_count_what_became_of_requests() {
 }
 
 #[test]
+fn penalties_are_shown() {
+    let guarded = Guarded::start();
+    let penalties = || guarded.guard()["penalties"].clone();
+    assert_eq!(penalties(), json!({"in_force": 0, "limit": 0}), "no rule has any");
+    let no = "rule \"no\" { path \"/no\"; refuse; always; \
+              penalty after=1 within=\"1s\" lasts=\"1h\" by=\"source/8,64\"; }";
+    assert_eq!(guarded.admin("PUT", "/guard/rules/no", "", no).status, 200);
+    assert_eq!(guarded.statuses("/no", 1), [503]);
+    assert_eq!((&penalties()["in_force"], &penalties()["limit"]), (&1.into(), &65_536.into()));
+    let metrics = guarded.text("/metrics");
+    for sample in ["weir_guard_penalties 1", "weir_guard_penalties_limit 65536"] {
+        assert!(metrics.lines().any(|line| line == sample), "no {sample} in\n{metrics}");
+    }
+    let told = |from: &str| {
+        guarded.test(&json!({"url": "/", "host": "a.example", "from": from}))["penalty"].clone()
+    };
+    assert_eq!(
+        (&told("127.9.9.9")["prefix"], &told("126.0.0.1")),
+        (&json!("127.0.0.0/8"), &Value::Null)
+    );
+    let (out, _) = guarded.cli(0, &["guard", "status"]);
+    assert!(out.contains("\n1 of 65536 sources under a penalty\n"), "{out}");
+    let asked = ["guard", "test", "/", "--host", "a.example", "--from", "127.0.0.1"];
+    let (out, _) = guarded.cli(0, &asked);
+    assert!(out.contains("outcome   not let in: 127.0.0.0/8 is under a penalty for 3"), "{out}");
+}
+
+#[test]
 fn rules_of_run_time_keep_buckets_and_end_with_a_reload() {
     let guarded = Guarded::start();
     assert_eq!(guarded.statuses("/few", 2), [200, 200]);

@@ -5,7 +5,7 @@ use crate::prefix::ADDRESSES;
 use crate::rules::guard::{
     BUCKET_KEY, COOKIE_EXACT, COOKIE_MATCH, COOKIE_NAME, FIELD_EXACT, FIELD_MATCH, FIELD_NAME,
     GUARD_NAME, MEDIA_RANGE, METHOD, PARAMETER_EXACT, PARAMETER_MATCH, PARAMETER_NAME, PATH_MATCH,
-    SERVER_NAME_MATCH, VERDICT,
+    SERVER_NAME_MATCH, SOURCE_KEY, VERDICT,
 };
 use crate::table::Presence::{AnyNumber, Default, Optional, Otherwise, Repeated, Required};
 use crate::table::{Block, Key, slot};
@@ -281,6 +281,13 @@ header "authorization" absent=#true"#,
                 Kind::Time { min: SECOND, max: DAY },
                 Required,
                 "How long new connections of that source are not let in.",
+            ),
+            slot(
+                "by",
+                Kind::Text(&SOURCE_KEY),
+                Default("source/32,64"),
+                "What a source is: an address, or a prefix of so many bits of IPv4 and IPv6 \
+                 addresses. Whoever has a /64 of IPv6 has all addresses in it.",
             ),
         ],
         ..action(

@@ -147,6 +147,17 @@ pub struct Penalty {
     pub within: Duration,
     /// How long new connections of the source are dropped.
     pub lasts: Duration,
+    /// What a source is.
+    pub by: PrefixLengths,
+}
+
+/// How many bits of a source address count; the others are whoever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PrefixLengths {
+    /// Of IPv4 addresses, 1 to 32.
+    pub v4: u8,
+    /// Of IPv6 addresses, 1 to 128.
+    pub v6: u8,
 }
 
 /// What of the rules runs in the kernel.

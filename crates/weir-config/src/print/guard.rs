@@ -3,7 +3,7 @@
 use crate::build::default_answer;
 use crate::model::{
     AddressSet, BucketKey, Class, FieldMatch, Guard, GuardRule, InterfaceHook, KernelUse, Match,
-    RateUnit, RefusalAnswer, ValueMatch,
+    PrefixLengths, RateUnit, RefusalAnswer, ValueMatch,
 };
 use crate::prefix::print_range;
 use crate::rules::guard::{print_bucket_key, print_path};
@@ -77,8 +77,12 @@ impl Printer {
             }
             if let Some(penalty) = &rule.penalty {
                 let (within, lasts) = (time(penalty.within), time(penalty.lasts));
-                let after = penalty.after;
-                out.line(format_args!("penalty after={after} within={within} lasts={lasts}"));
+                let PrefixLengths { v4, v6 } = penalty.by;
+                let (after, by) = (penalty.after, BucketKey::Prefix { v4, v6 });
+                out.line(format_args!(
+                    "penalty after={after} within={within} lasts={lasts} by=\"{}\"",
+                    print_bucket_key(&by)
+                ));
             }
         });
     }

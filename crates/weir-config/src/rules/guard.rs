@@ -149,6 +149,14 @@ pub(crate) static BUCKET_KEY: TextKind = TextKind {
     parse: |text| bucket_key(text).map(Value::Bucket),
 };
 
+pub(crate) static SOURCE_KEY: TextKind = TextKind {
+    what: "\"source\" or a length of prefixes such as \"source/32,64\"",
+    parse: |text| match bucket_key(text)? {
+        key @ (BucketKey::Source | BucketKey::Prefix { .. }) => Ok(Value::Bucket(key)),
+        _ => Err(Wrong::because("only sources can be kept out")),
+    },
+};
+
 fn cookie_value(text: &str) -> Result<(), Wrong> {
     if text.contains(';') {
         return Err(Wrong::because("a `;` ends a cookie's value"));

@@ -154,8 +154,9 @@ fn bucket_key() -> impl Strategy<Value = BucketKey> {
 
 fn penalty() -> impl Strategy<Value = Penalty> {
     let day = 86_400_000;
-    (1_u32..=10_000_000, time(100, day), time(1_000, day))
-        .prop_map(|(after, within, lasts)| Penalty { after, within, lasts })
+    let by = (1_u8..=32, 1_u8..=128).prop_map(|(v4, v6)| PrefixLengths { v4, v6 });
+    (1_u32..=10_000_000, time(100, day), time(1_000, day), by)
+        .prop_map(|(after, within, lasts, by)| Penalty { after, within, lasts, by })
 }
 
 fn matches() -> impl Strategy<Value = Match> {

@@ -111,8 +111,8 @@ pub(super) fn keyed(asm: &mut Assembler, function: Label, bucket: Label, keys: K
     asm.exit();
 }
 
-/// Writes the function `policed(R1, R2: both halves of the source, R3: its number, R4: now)`, which
-/// says in `R0` until when the source is policed, or 0.
+/// Writes the function `policed(R1, R2: both halves of a prefix, R3: its length)`, which says in
+/// `R0` until when the prefix is policed, or 0.
 pub(super) fn policed(asm: &mut Assembler, function: Label, penalties: Keys, state: RawFd) {
     asm.place(function);
     line(asm, penalties, state);

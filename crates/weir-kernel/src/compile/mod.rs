@@ -7,6 +7,8 @@ mod frame;
 mod lookup;
 mod parse;
 #[cfg(test)]
+mod penalty_tests;
+#[cfg(test)]
 mod property_tests;
 mod sources;
 mod steer;
@@ -67,7 +69,7 @@ pub(crate) struct Compiled {
 pub(super) enum Step<'a> {
     /// Sources that are left alone.
     Exempt(&'a weir_config::AddressSet),
-    /// Sources that are policed for a while.
+    /// Prefixes that are policed for a while.
     Penalty,
     /// A rule and its slot.
     Rule(usize, &'a Rule),
@@ -191,7 +193,9 @@ fn write_functions(asm: &mut Assembler, plan: &Plan<'_>, functions: Functions) {
     if is_keyed.is_some() || has(|key| *key == Key::Rule) {
         bucket::bucket(asm, functions.bucket, state);
     }
-    bucket::policed(asm, functions.policed, steps::penalties(plan), state);
+    if !plan.policy.penalties.is_empty() {
+        bucket::policed(asm, functions.policed, steps::penalties(plan), state);
+    }
 }
 
 impl<'a> Plan<'a> {
@@ -202,7 +206,8 @@ impl<'a> Plan<'a> {
 
     fn steps(&self) -> Vec<Step<'a>> {
         let exempt = self.policy.exempt.as_ref().map(Step::Exempt);
-        let penalty = (self.goal == Goal::Police).then_some(Step::Penalty);
+        let has_penalties = self.goal == Goal::Police && !self.policy.penalties.is_empty();
+        let penalty = has_penalties.then_some(Step::Penalty);
         // What says nothing about the class is nothing to a steering program that does not count.
         let is_of_use = |rule: &Rule| match self.goal {
             Goal::Police | Goal::Steer { counts: true } => true,

@@ -9,7 +9,7 @@ use weir_config::{BucketKey, GuardRule, Rate};
 use crate::compile::Hook;
 use crate::packet::{Frame, SYN};
 use crate::policy::Policy;
-use crate::state::{FORGOTTEN, PENALISED, halves};
+use crate::state::{FORGOTTEN, halves};
 use crate::sys::{LoadedProgram, ProgramKind};
 use crate::testing::*;
 
@@ -323,35 +323,6 @@ fn limits_wait_for_overload() {
     bench.set_overload(false);
     assert!(bench.passes(&shed) && bench.passes(&slow));
     assert_eq!([0, 1].map(|rule| bench.counts(rule)), [(3, 1), (7, 1)]);
-}
-
-#[test]
-fn sources_are_policed_for_their_time() {
-    let exempt = set(&[("10.0.0.9", "10.0.0.9")]);
-    let policy = Policy::new(&guard(&[], vec![rule("all", |_| {})]), 1).exempt(exempt);
-    let Some(bench) = Bench::new(policy) else { return };
-    let sources = ["10.0.0.2", "fd00::2", "10.0.0.9"].map(|text| text.parse().unwrap());
-    let frame = |source| {
-        Frame::syn(
-            SocketAddr::new(source, 1),
-            match source {
-                std::net::IpAddr::V4(_) => address("10.0.0.1:80"),
-                std::net::IpAddr::V6(_) => address("[fd00::1]:80"),
-            },
-        )
-    };
-    let passes = || sources.map(|source| bench.passes(&frame(source)));
-    assert_eq!(passes(), [true; 3]);
-    let until = |ns: u64| sources.iter().for_each(|source| bench.state.penalise(*source, ns));
-    until(1);
-    assert_eq!(passes(), [true; 3]);
-    until(u64::MAX >> 1);
-    assert_eq!(passes(), [false, false, true]);
-    assert!(bench.passes(&v4("10.0.0.3")));
-    assert_eq!(bench.state.word(PENALISED).load(Ordering::Relaxed), 2);
-    // A source that is known keeps the later of two times.
-    until(1);
-    assert_eq!(passes(), [false, false, true]);
 }
 
 #[test]

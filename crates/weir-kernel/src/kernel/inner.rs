@@ -93,7 +93,7 @@ impl Inner {
     /// Loads the policing program, with as many rules as fit. Tells what the verifier did not like
     /// about more.
     fn load_policing(&mut self, state: &State) -> Result<Option<KernelError>, KernelError> {
-        if self.assigned.is_empty() && !self.policy.has_penalties {
+        if self.assigned.is_empty() && self.policy.penalties.is_empty() {
             return Ok(None);
         }
         let limits_of_keys = self
@@ -326,6 +326,7 @@ impl Inner {
             && old.rules.len() == policy.rules.len()
             && rules.into_iter().all(|(old, new)| old.is_same_code(new))
             && (&old.classes, old.default_class) == (&policy.classes, policy.default_class)
+            && old.penalties == policy.penalties
             && (old.workers, old.keys) == (policy.workers, policy.keys)
             && (&old.exempt, &old.ports) == (&policy.exempt, &policy.ports)
             && (&old.interface, old.kernel) == (&policy.interface, policy.kernel)

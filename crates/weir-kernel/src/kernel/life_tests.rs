@@ -172,7 +172,12 @@ fn privileges() {
 
 #[test]
 fn what_works_after_privileges_are_dropped() {
-    let rules = |burst| vec![few("few", burst, BucketKey::Rule)];
+    let by = PrefixLengths { v4: 24, v6: 64 };
+    let rules = |burst| {
+        let mut of_requests = rule("requests", |rule| rule.penalty = penalty(24, 64));
+        of_requests.unit = weir_config::RateUnit::Requests;
+        vec![few("few", burst, BucketKey::Rule), of_requests]
+    };
     let Some(kernel) = kernel(rules(2)) else { return };
     let listener = listen("127.0.0.1:0", 64);
     let address = listener.local_addr().unwrap();
@@ -184,7 +189,11 @@ fn what_works_after_privileges_are_dropped() {
         assert_eq!(connected(address, 3), 2);
         kernel.replace(&policy(rules(4)));
         assert_eq!(connected(address, 3), 2);
-        assert!(kernel.penalise("127.0.0.1".parse().unwrap(), Duration::from_secs(600)));
+        let penalise =
+            |by| kernel.penalise("127.0.0.9".parse().unwrap(), by, Duration::from_secs(600));
+        // No rule has others policed by that.
+        assert!(!penalise(PrefixLengths { v4: 32, v6: 64 }));
+        assert!(penalise(by));
         assert_eq!((connected(address, 1), kernel.counters().penalised), (0, 1));
         assert_eq!(kernel.enforcement().policed, 1);
         // Other rules need another program, which cannot be loaded: user space enforces them, and
@@ -194,7 +203,7 @@ fn what_works_after_privileges_are_dropped() {
         assert_eq!(enforcement.policed, 0);
         assert!(enforcement.to_string().contains("not permitted"), "{enforcement}");
         assert_eq!(connected(address, 3), 3);
-        assert!(!kernel.penalise("127.0.0.1".parse().unwrap(), Duration::from_secs(600)));
+        assert!(!penalise(by));
         drop(first);
     });
     kernel.replace(&policy(rules(2)));

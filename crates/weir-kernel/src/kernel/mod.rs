@@ -47,7 +47,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weir_config::KernelUse;
+use weir_config::{KernelUse, PrefixLengths};
 
 use crate::counters::Counters;
 use crate::enforcement::Enforcement;
@@ -149,16 +149,19 @@ impl Kernel {
         }
     }
 
-    /// Drops new connections of a source for a time, on all listeners that are attached. Tells
-    /// whether the kernel does so.
-    pub fn penalise(&self, source: IpAddr, lasts: Duration) -> bool {
+    /// Drops new connections of a source's prefix for a time, on all listeners that are attached.
+    /// Tells whether the kernel does so; it knows prefixes of the lengths that its policy has.
+    pub fn penalise(&self, source: IpAddr, by: PrefixLengths, lasts: Duration) -> bool {
         let Some(state) = &self.shared.state else { return false };
-        if self.shared.inner.lock().policing.is_none() {
-            return false;
+        {
+            let inner = self.shared.inner.lock();
+            if inner.policing.is_none() || !inner.policy.penalties.contains(&by) {
+                return false;
+            }
         }
         let lasts = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
         let until = now_ns().saturating_add(lasts).min(i64::MAX.cast_unsigned());
-        state.penalise(source.to_canonical(), until);
+        state.penalise(source.to_canonical(), by, until);
         true
     }
 

@@ -96,7 +96,7 @@ fn refused_connections_hear_nothing() {
     let Some(net) = Net::new(SOURCES) else { return };
     let refusing = |name: &str, change: fn(&mut GuardRule)| {
         let no = rule(name, |rule| {
-            rule.refuse = true;
+            (rule.refuse, rule.penalty) = (true, penalty(32, 64));
             change(rule);
         });
         Policy::new(&guard(&["gold"], vec![gold(), no]), 2)
@@ -138,9 +138,17 @@ fn refused_connections_hear_nothing() {
         });
         assert_eq!(taken(&v4), "default");
 
-        kernel.penalise("10.77.1.2".parse().unwrap(), Duration::from_secs(600));
-        let error = net.client(|| connect("10.77.1.2:0", V4, SOON)).unwrap_err();
-        assert_eq!((error.kind(), kernel.counters().penalised), (ErrorKind::TimedOut, 1));
+        // Of IPv6 it holds for whoever has the same /64.
+        for (offender, from, to) in
+            [("10.77.1.2", "10.77.1.2:0", V4), ("fd77::99", "[fd77::1:2]:0", V6)]
+        {
+            let by = penalty(32, 64).unwrap().by;
+            let before = kernel.counters().penalised;
+            kernel.penalise(offender.parse().unwrap(), by, Duration::from_secs(600));
+            let error = net.client(|| connect(from, to, SOON)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "{from}: {error}");
+            assert_eq!(kernel.counters().penalised, before + 1, "{from}");
+        }
     });
 }
 

@@ -12,12 +12,12 @@ mod subject;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use weir_config::Config;
-use weir_guard::{ClassId, Decision, Ends, Moment, Rules};
+use weir_guard::{Ban, ClassId, Decision, Ends, Moment, Rules};
 use weir_kernel::{Kernel, Policy};
 
 pub(crate) use counters::{ClassCounters, Offer};
@@ -223,11 +223,11 @@ impl Guard {
         }
     }
 
-    /// Has the kernel drop a source's connections for a while. Until it does, they are turned away
-    /// after they were accepted.
-    fn punish(&self, ends: &Ends, lasts: Option<Duration>) {
-        if let (Some(kernel), Some(source), Some(lasts)) = (self.kernel.get(), ends.source, lasts) {
-            kernel.penalise(source.ip(), lasts);
+    /// Has the kernel drop the connections of a source's prefix for a while. Until it does, they are
+    /// turned away after they were accepted.
+    fn punish(&self, ends: &Ends, ban: Option<Ban>) {
+        if let (Some(kernel), Some(source), Some(ban)) = (self.kernel.get(), ends.source, ban) {
+            kernel.penalise(source.ip(), ban.by, ban.lasts);
         }
     }
 

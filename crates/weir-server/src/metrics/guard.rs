@@ -91,6 +91,10 @@ fn keys(page: &mut Page, guard: &Guard, rules: &Rules) {
         "Buckets that were forgotten before they were full, for want of room.",
         keys.forgotten.load(Relaxed),
     );
+    let (penalties, most) = rules.bans(guard.now_ns());
+    let name = "weir_guard_penalties";
+    page.single(name, "gauge", "Sources that are not let in, for their refusals.", penalties);
+    page.single("weir_guard_penalties_limit", "gauge", "Most of them.", most);
 }
 
 fn kernel(page: &mut Page, guard: &Guard) {

@@ -121,7 +121,7 @@ fn turned_away(decided: &Decided, record: &Record) -> Option<Turned> {
     let refused = decided.0.refusal()?;
     let rules = record.connection().worker.shared.guard.rules();
     let retry_s = match refused.banned {
-        Some(banned) => banned.as_secs().max(1),
+        Some(ban) => ban.lasts.as_secs().max(1),
         None => refused.retry_ns.div_ceil(1_000_000_000).max(RETRY_S),
     };
     let why = match refused.reason {

@@ -186,6 +186,10 @@ fn limit(limit: &Value) -> String {
 }
 
 fn outcome(told: &Value, rules: &[Value]) -> String {
+    if let Some(prefix) = told["penalty"]["prefix"].as_str() {
+        let left = told["penalty"]["left_ms"].as_u64().unwrap_or_default().div_ceil(1000);
+        return format!("not let in: {prefix} is under a penalty for {left} s more");
+    }
     let Some(refused_by) = told["refused_by"].as_str() else {
         let overload = "the server is overloaded, and may let higher classes go first";
         return match told["overloaded"] == true {

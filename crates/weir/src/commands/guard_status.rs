@@ -65,6 +65,10 @@ fn counts(shown: &mut String, guard: &Value) {
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
         let _ = writeln!(shown, "{count} {what}");
     }
+    let (penalties, most) = (&guard["penalties"]["in_force"], &guard["penalties"]["limit"]);
+    if number(penalties) > 0 {
+        let _ = writeln!(shown, "{penalties} of {most} sources under a penalty");
+    }
     if number(&keys["in_use"]) > 0 {
         let _ = writeln!(shown, "{} of {} buckets in use", keys["in_use"], keys["limit"]);
     }

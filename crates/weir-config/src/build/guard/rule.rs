@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::check::{Line, Lines};
-use crate::model::{BucketKey, GuardRule, Penalty, Rate, RateUnit, RefusalAnswer};
+use crate::model::{BucketKey, GuardRule, Penalty, PrefixLengths, Rate, RateUnit, RefusalAnswer};
 use crate::value::Value;
 
 use super::conditions::of_requests;
@@ -177,5 +177,9 @@ fn penalty(line: &Line) -> Option<Penalty> {
         after: line.value("after")?,
         within: line.value("within")?,
         lasts: line.value("lasts")?,
+        by: match line.value("by")? {
+            BucketKey::Prefix { v4, v6 } => PrefixLengths { v4, v6 },
+            _ => PrefixLengths { v4: 32, v6: 128 },
+        },
     })
 }

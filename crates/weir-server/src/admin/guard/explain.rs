@@ -1,11 +1,13 @@
 //! `POST /guard/test`: what rules would make of a request, and why. The same without a server, from
 //! a configuration alone.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
-use weir_config::{Config, RefusalAnswer};
-use weir_guard::{ClassId, Count, Ends, Explained, Limit, Met, Moment, Rules, Subject};
+use weir_config::{Config, Prefix, RefusalAnswer};
+use weir_guard::{Ban, ClassId, Count, Ends, Explained, Limit, Met, Moment, Rules, Subject};
 
 use super::question::{Asked, Question, label_of, name_of};
 use crate::Server;
@@ -28,12 +30,21 @@ pub struct Explanation {
     /// The rule that gave the class.
     class_rule: Option<String>,
     admitted: bool,
+    /// Nobody of the source's prefix is let in at the moment.
+    penalty: Option<Penalty>,
     refused_by: Option<String>,
     /// The limit of that rule.
     reason: Option<&'static str>,
     rules: Vec<RuleExplanation>,
     /// Rules that are not looked at, since the search ends before.
     rules_left: usize,
+}
+
+/// Why nobody of a prefix is let in.
+#[derive(Debug, Serialize)]
+struct Penalty {
+    prefix: String,
+    left_ms: u64,
 }
 
 /// What one rule makes of it.
@@ -136,10 +147,18 @@ impl State<'_> {
             fields: &fields,
         };
         let explained = self.rules.explain(&subject, &moment);
-        Ok(self.told(&asked, is_overloaded, explained))
+        let ban = self.rules.ban(&subject.ends, self.now_ns);
+        let penalty = ban.zip(asked.from).map(|(ban, from)| Penalty::new(&ban, from.ip()));
+        Ok(self.told(&asked, is_overloaded, explained, penalty))
     }
 
-    fn told(&self, asked: &Asked<'_>, overloaded: bool, explained: Explained) -> Explanation {
+    fn told(
+        &self,
+        asked: &Asked<'_>,
+        overloaded: bool,
+        explained: Explained,
+        penalty: Option<Penalty>,
+    ) -> Explanation {
         let Explained { class, rules, refused_by } = explained;
         let classes = self.rules.classes();
         let class_rule = rules.iter().find(|met| met.gives_class.is_some());
@@ -159,7 +178,8 @@ impl State<'_> {
             class: self.class_name(class),
             priority: classes.info(class).priority,
             class_rule: class_rule.map(|met| met.rule.clone()),
-            admitted: refused_by.is_none(),
+            admitted: refused_by.is_none() && penalty.is_none(),
+            penalty,
             refused_by: refusing.map(|met| met.rule.clone()),
             reason: refusing.and_then(|met| met.limit.as_ref()).and_then(exhausted),
             rules_left: self.rules.states().count() - rules.len(),
@@ -202,6 +222,16 @@ impl State<'_> {
 
     fn class_name(&self, class: ClassId) -> String {
         self.rules.classes().name(class).unwrap_or_default().to_owned()
+    }
+}
+
+impl Penalty {
+    fn new(ban: &Ban, source: IpAddr) -> Penalty {
+        let source = source.to_canonical();
+        let bits = if source.is_ipv4() { ban.by.v4 } else { ban.by.v6 };
+        let prefix = Prefix::new(source, bits).map(|prefix| prefix.to_string());
+        let left_ms = u64::try_from(ban.lasts.as_millis()).unwrap_or(u64::MAX);
+        Penalty { prefix: prefix.unwrap_or_else(|| source.to_string()), left_ms }
     }
 }
 

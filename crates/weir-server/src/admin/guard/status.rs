@@ -29,6 +29,7 @@ pub(in crate::admin) struct GuardStatus {
     kernel: Option<KernelStatus>,
     connections_reset: u64,
     keys: Keys,
+    penalties: Penalties,
     classes: Vec<ClassStatus>,
     rules: Vec<RuleStatus>,
     upstreams: Vec<UpstreamStatus>,
@@ -50,6 +51,13 @@ struct Keys {
     in_use: usize,
     limit: usize,
     forgotten: u64,
+}
+
+/// Sources that are kept out.
+#[derive(Debug, Serialize)]
+struct Penalties {
+    in_force: usize,
+    limit: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -117,7 +125,8 @@ pub(in crate::admin) fn status(server: &Server) -> GuardStatus {
     let (rules, in_force) = (guard.rules(), guard.in_force());
     let kernel = guard.kernel();
     let counters = kernel.map(|kernel| kernel.counters());
-    let keys = rules.keys();
+    let (keys, now_ns) = (rules.keys(), guard.now_ns());
+    let (in_force_now, penalties_max) = rules.bans(now_ns);
     let set_at = in_force.set_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     GuardStatus {
         overloaded: guard.is_overloaded(),
@@ -128,10 +137,11 @@ pub(in crate::admin) fn status(server: &Server) -> GuardStatus {
         kernel: counters.as_ref().map(KernelStatus::new),
         connections_reset: guard.turned_away.load(Relaxed),
         keys: Keys {
-            in_use: keys.busy(guard.now_ns()),
+            in_use: keys.busy(now_ns),
             limit: keys.room(),
             forgotten: keys.forgotten.load(Relaxed),
         },
+        penalties: Penalties { in_force: in_force_now, limit: penalties_max },
         classes: classes(guard, &rules, counters.as_ref()),
         rules: self::rules(&rules, &in_force.guard.rules, counters.as_ref()),
         upstreams: upstreams(shared, rules.classes().all()),
