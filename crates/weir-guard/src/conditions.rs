@@ -1,27 +1,34 @@
 //! A rule's conditions, in the form in which they are checked.
 
-use std::borrow::Cow;
+use std::net::SocketAddr;
 
 use weir_config::{AddressSet, FieldMatch, Match, PathMatch, ValueMatch};
 
 use crate::pattern::Glob;
-use crate::subject::{Ends, Subject};
+use crate::subject::Ends;
 use crate::values::{Kind, Names, Values};
 
-/// All of them must hold; an empty list is a condition that was not given.
-#[derive(Default)]
+/// All of them must hold.
 pub(crate) struct Conditions {
-    from: Option<AddressSet>,
-    from_ports: Box<[(u16, u16)]>,
-    to: Option<AddressSet>,
-    ports: Box<[(u16, u16)]>,
-    sites: Box<[Box<str>]>,
-    pub(crate) paths: Box<[Path]>,
-    methods: Box<[Box<str>]>,
-    pub(crate) fields: Box<[Field]>,
-    server_names: Box<[Name]>,
-    content_types: Option<(usize, Box<[Glob]>)>,
-    verdicts: Box<[Box<str>]>,
+    /// Cheap ones first.
+    checks: Box<[Check]>,
+    /// Which of them the rule is found by, if there is one to find it by.
+    key: Option<usize>,
+}
+
+/// A condition: of what is listed, one must be so.
+pub(crate) enum Check {
+    Method(Box<[Box<str>]>),
+    Site(Box<[Box<str>]>),
+    Path(Box<[Path]>),
+    From(AddressSet),
+    To(AddressSet),
+    Port(Box<[(u16, u16)]>),
+    FromPort(Box<[(u16, u16)]>),
+    Verdict(Box<[Box<str>]>),
+    ServerName(Box<[Name]>),
+    Field(Field),
+    ContentType(usize, Box<[Glob]>),
 }
 
 pub(crate) enum Path {
@@ -45,7 +52,7 @@ pub(crate) enum Test {
 }
 
 /// A host name, or all below one.
-enum Name {
+pub(crate) enum Name {
     Exact(Box<str>),
     /// `.example` for `*.example`.
     Below(Box<str>),
@@ -58,131 +65,81 @@ pub(crate) struct Failing {
     pub(crate) slot: Option<usize>,
 }
 
-impl Failing {
-    fn of(key: &'static str) -> Option<Failing> {
-        Some(Failing { key, slot: None })
-    }
-}
-
 impl Conditions {
     pub(crate) fn new(on: &Match, names: &mut Names) -> Conditions {
-        let texts = |texts: &[String]| texts.iter().map(|text| text.as_str().into()).collect();
-        let mut fields = Vec::new();
+        let text = |text: &String| Box::from(text.as_str());
+        let mut checks = Vec::new();
+        checks.extend(listed(&on.methods, text).map(Check::Method));
+        checks.extend(listed(&on.sites, text).map(Check::Site));
+        checks.extend(listed(&on.paths, Path::new).map(Check::Path));
+        checks.extend(on.from.clone().map(Check::From));
+        checks.extend(on.to.clone().map(Check::To));
+        checks.extend(listed(&on.ports, |range| *range).map(Check::Port));
+        checks.extend(listed(&on.from_ports, |range| *range).map(Check::FromPort));
+        checks.extend(listed(&on.verdicts, text).map(Check::Verdict));
+        checks.extend(listed(&on.server_names, |name| Name::new(name)).map(Check::ServerName));
         for (kind, matches) in
             [(Kind::Header, &on.headers), (Kind::Cookie, &on.cookies), (Kind::Query, &on.queries)]
         {
-            add_fields(&mut fields, kind, matches, names);
+            checks.extend(fields(kind, matches, names).into_iter().map(Check::Field));
         }
-        let content_types = (!on.content_types.is_empty()).then(|| {
-            let slot = names.slot(Kind::Header, "content-type");
-            (slot, on.content_types.iter().map(|text| Glob::new(text)).collect())
-        });
-        Conditions {
-            from: on.from.clone(),
-            from_ports: on.from_ports.as_slice().into(),
-            to: on.to.clone(),
-            ports: on.ports.as_slice().into(),
-            sites: texts(&on.sites),
-            paths: on.paths.iter().map(Path::new).collect(),
-            methods: texts(&on.methods),
-            fields: fields.into(),
-            server_names: on.server_names.iter().map(|name| Name::new(name)).collect(),
-            content_types,
-            verdicts: texts(&on.verdicts),
+        if let Some(types) = listed(&on.content_types, |text| Glob::new(text)) {
+            checks.push(Check::ContentType(names.slot(Kind::Header, "content-type"), types));
         }
+        let ranked = checks.iter().enumerate().filter_map(|(at, check)| Some((check.rank()?, at)));
+        let key = ranked.min().map(|(_, at)| at);
+        Conditions { checks: checks.into(), key }
     }
 
-    pub(crate) fn from(&self) -> Option<&AddressSet> {
-        self.from.as_ref()
-    }
-
-    pub(crate) fn sites(&self) -> &[Box<str>] {
-        &self.sites
+    /// The condition that the rule is found by.
+    pub(crate) fn key(&self) -> Option<&Check> {
+        self.key.map(|at| &self.checks[at])
     }
 
     /// Whether they hold only once plugins have seen the request.
     pub(crate) fn asks_for_verdict(&self) -> bool {
-        !self.verdicts.is_empty()
+        self.checks.iter().any(|check| matches!(check, Check::Verdict(_)))
     }
 
-    /// The condition on addresses and ports that does not hold.
+    /// Whether all hold. Where the rule was found by its key, that need not be looked at again.
     #[inline]
-    pub(crate) fn failing_ends(&self, ends: &Ends) -> Option<Failing> {
-        if let Some(from) = &self.from
-            && !ends.source_ip().is_some_and(|address| from.contains(address))
-        {
-            return Failing::of("from");
-        }
-        if let Some(to) = &self.to
-            && !ends.destination_ip().is_some_and(|address| to.contains(address))
-        {
-            return Failing::of("to");
-        }
-        let fails = |ranges: &[(u16, u16)], port: Option<u16>| {
-            let is_in = |port| ranges.iter().any(|(first, last)| (*first..=*last).contains(&port));
-            !ranges.is_empty() && !port.is_some_and(is_in)
-        };
-        if fails(&self.ports, ends.destination.map(|to| to.port())) {
-            return Failing::of("port");
-        }
-        fails(&self.from_ports, ends.source.map(|from| from.port()))
-            .then_some("from-port")
-            .and_then(Failing::of)
+    pub(crate) fn hold(&self, values: &mut Values<'_, '_>, is_key_proved: bool) -> bool {
+        let proved = self.key.filter(|_| is_key_proved);
+        let mut checks = self.checks.iter().enumerate();
+        checks.all(|(at, check)| Some(at) == proved || check.holds(values))
     }
 
-    /// The first condition that does not hold, cheap ones first.
-    #[inline]
+    /// Whether those on addresses and ports hold.
+    pub(crate) fn hold_for(&self, ends: &Ends) -> bool {
+        self.checks.iter().all(|check| check.holds_for(ends))
+    }
+
+    /// The first that does not hold.
     pub(crate) fn failing(&self, values: &mut Values<'_, '_>) -> Option<Failing> {
-        let subject = values.subject();
-        let lacks = |texts: &[Box<str>], text: &str| {
-            !texts.is_empty() && !texts.iter().any(|known| **known == *text)
+        let failing = self.checks.iter().find(|check| !check.holds(values))?;
+        let (key, slot) = match failing {
+            Check::Method(_) => ("method", None),
+            Check::Site(_) => ("site", None),
+            Check::Path(_) => ("path", None),
+            Check::From(_) => ("from", None),
+            Check::To(_) => ("to", None),
+            Check::Port(_) => ("port", None),
+            Check::FromPort(_) => ("from-port", None),
+            Check::Verdict(_) => ("verdict", None),
+            Check::ServerName(_) => ("server-name", None),
+            Check::Field(field) => (field.kind.as_str(), Some(field.slot)),
+            Check::ContentType(..) => ("content-type", None),
         };
-        if lacks(&self.methods, subject.method) {
-            return Failing::of("method");
-        }
-        if lacks(&self.sites, subject.site) {
-            return Failing::of("site");
-        }
-        if !self.paths.is_empty() && !self.paths.iter().any(|path| path.is_match(subject.path)) {
-            return Failing::of("path");
-        }
-        if let Some(failing) = self.failing_ends(&subject.ends) {
-            return Some(failing);
-        }
-        if lacks(&self.verdicts, subject.verdict) {
-            return Failing::of("verdict");
-        }
-        self.failing_server_name(subject).or_else(|| self.failing_value(values))
-    }
-
-    fn failing_server_name(&self, subject: &Subject<'_>) -> Option<Failing> {
-        if self.server_names.is_empty() {
-            return None;
-        }
-        let is_one = |asked| self.server_names.iter().any(|name| name.is_match(asked));
-        (!subject.server_name.is_some_and(is_one)).then_some("server-name").and_then(Failing::of)
-    }
-
-    fn failing_value(&self, values: &mut Values<'_, '_>) -> Option<Failing> {
-        let holds = |field: &Field, values: &mut Values<'_, '_>| {
-            let found = values.of(field.slot);
-            field.tests.iter().any(|test| test.holds(found))
-        };
-        if let Some(field) = self.fields.iter().find(|field| !holds(field, values)) {
-            return Some(Failing { key: field.kind.as_str(), slot: Some(field.slot) });
-        }
-        let (slot, types) = self.content_types.as_ref()?;
-        // The media type without its parameters (RFC 9110 §8.3.1).
-        let is_one = |value: &Cow<'_, [u8]>| {
-            let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
-            let media_type = value[..end].trim_ascii().to_ascii_lowercase();
-            types.iter().any(|glob| glob.is_match(&media_type))
-        };
-        (!values.of(*slot).iter().any(is_one)).then_some("content-type").and_then(Failing::of)
+        Some(Failing { key, slot })
     }
 }
 
-fn add_fields(fields: &mut Vec<Field>, kind: Kind, matches: &[FieldMatch], names: &mut Names) {
+/// The list of a condition that was given.
+fn listed<T, U>(values: &[T], form: impl Fn(&T) -> U) -> Option<Box<[U]>> {
+    (!values.is_empty()).then(|| values.iter().map(form).collect())
+}
+
+fn fields(kind: Kind, matches: &[FieldMatch], names: &mut Names) -> Vec<Field> {
     let mut of_kind: Vec<(usize, Vec<Test>)> = Vec::new();
     for field in matches {
         let slot = names.slot(kind, &field.name);
@@ -193,7 +150,67 @@ fn add_fields(fields: &mut Vec<Field>, kind: Kind, matches: &[FieldMatch], names
         }
     }
     let field = |(slot, tests): (usize, Vec<Test>)| Field { slot, kind, tests: tests.into() };
-    fields.extend(of_kind.into_iter().map(field));
+    of_kind.into_iter().map(field).collect()
+}
+
+impl Check {
+    /// How well it tells requests apart: the least does best; nothing for one by which no rule is
+    /// found.
+    fn rank(&self) -> Option<u8> {
+        match self {
+            Check::Field(field) if field.tests.iter().all(Test::is_exact) => Some(0),
+            Check::Path(_) => Some(1),
+            Check::Field(field) if !field.tests.iter().any(Test::is_absent) => Some(2),
+            Check::From(_) => Some(3),
+            Check::Site(_) => Some(4),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn holds(&self, values: &mut Values<'_, '_>) -> bool {
+        let subject = values.subject();
+        let has = |texts: &[Box<str>], text: &str| texts.iter().any(|known| **known == *text);
+        match self {
+            Check::Method(methods) => has(methods, subject.method),
+            Check::Site(sites) => has(sites, subject.site),
+            Check::Path(paths) => paths.iter().any(|path| path.is_match(subject.path)),
+            Check::From(_) | Check::To(_) | Check::Port(_) | Check::FromPort(_) => {
+                self.holds_for(&subject.ends)
+            }
+            Check::Verdict(verdicts) => has(verdicts, subject.verdict),
+            Check::ServerName(names) => {
+                let is_one = |asked| names.iter().any(|name| name.is_match(asked));
+                subject.server_name.is_some_and(is_one)
+            }
+            Check::Field(field) => field.tests.iter().any(|it| it.holds(values.of(field.slot))),
+            Check::ContentType(slot, types) => {
+                values.of(*slot).any(|value| is_media_type(value, types))
+            }
+        }
+    }
+
+    /// Whether it holds if it asks for addresses or ports, and nothing against it otherwise.
+    fn holds_for(&self, ends: &Ends) -> bool {
+        let has = |ranges: &[(u16, u16)], end: Option<SocketAddr>| {
+            let is_in = |port| ranges.iter().any(|(first, last)| (*first..=*last).contains(&port));
+            end.is_some_and(|end| is_in(end.port()))
+        };
+        match self {
+            Check::From(from) => ends.source_ip().is_some_and(|address| from.contains(address)),
+            Check::To(to) => ends.destination_ip().is_some_and(|address| to.contains(address)),
+            Check::Port(ports) => has(ports, ends.destination),
+            Check::FromPort(ports) => has(ports, ends.source),
+            _ => true,
+        }
+    }
+}
+
+/// Compares the media type without its parameters (RFC 9110 §8.3.1).
+fn is_media_type(value: &[u8], types: &[Glob]) -> bool {
+    let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
+    let media_type = value[..end].trim_ascii().to_ascii_lowercase();
+    types.iter().any(|glob| glob.is_match(&media_type))
 }
 
 impl Path {
@@ -224,12 +241,21 @@ impl Test {
         }
     }
 
-    fn holds(&self, found: &[Cow<'_, [u8]>]) -> bool {
+    fn is_exact(&self) -> bool {
+        matches!(self, Test::Exact(_))
+    }
+
+    fn is_absent(&self) -> bool {
+        matches!(self, Test::Absent)
+    }
+
+    #[inline]
+    fn holds<'v>(&self, mut found: impl Iterator<Item = &'v [u8]>) -> bool {
         match self {
-            Test::Present => !found.is_empty(),
-            Test::Absent => found.is_empty(),
-            Test::Exact(text) => found.iter().any(|value| **value == **text),
-            Test::Glob(glob) => found.iter().any(|value| glob.is_match(value)),
+            Test::Present => found.next().is_some(),
+            Test::Absent => found.next().is_none(),
+            Test::Exact(text) => found.any(|value| *value == **text),
+            Test::Glob(glob) => found.any(|value| glob.is_match(value)),
         }
     }
 }

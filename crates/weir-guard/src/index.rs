@@ -8,12 +8,16 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use crate::address_index::AddressIndex;
-use crate::conditions::{Conditions, Field, Path, Test};
-use crate::path_index::PathIndex;
+use crate::conditions::{Check, Conditions, Field, Path, Test};
+use crate::path_index::{PathIndex, Patterns};
 use crate::values::Values;
 
+/// A rule that may be met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Candidate(u32);
+
 /// Rules that may be met, in order.
-pub(crate) type Candidates = SmallVec<[u32; 32]>;
+pub(crate) type Candidates = SmallVec<[Candidate; 32]>;
 
 /// So few rules are looked at one after the other: about what the index costs.
 const FEW: usize = 8;
@@ -22,20 +26,54 @@ const FEW: usize = 8;
 #[derive(Default)]
 pub(crate) struct Index {
     /// Found by nothing.
-    always: Vec<u32>,
+    always: Vec<Candidate>,
+    /// There are others.
+    has_more: bool,
     /// By named values.
     fields: Vec<FieldIndex>,
     paths: PathIndex,
     addresses: AddressIndex,
-    sites: HashMap<Box<str>, Vec<u32>, RandomState>,
+    sites: HashMap<Box<str>, Vec<Candidate>, RandomState>,
 }
 
 /// Rules for values of one name.
 struct FieldIndex {
     slot: usize,
-    exact: HashMap<Box<[u8]>, Vec<u32>, RandomState>,
+    exact: HashMap<Box<[u8]>, Vec<Candidate>, RandomState>,
     /// For more values than can be listed.
-    present: Vec<u32>,
+    present: Vec<Candidate>,
+}
+
+impl Candidate {
+    /// A rule that was found by a condition which is thus known to hold. Rules are fewer than half
+    /// of what can be numbered.
+    pub(crate) fn proved(rule: u32) -> Candidate {
+        Candidate(rule << 1)
+    }
+
+    /// A rule of which no condition is known to hold. It is sorted after the same one proved.
+    pub(crate) fn possible(rule: u32) -> Candidate {
+        Candidate(rule << 1 | 1)
+    }
+
+    #[inline]
+    pub(crate) fn rule(self) -> u32 {
+        self.0 >> 1
+    }
+
+    /// Whether the condition that it was found by holds.
+    #[inline]
+    pub(crate) fn is_proved(self) -> bool {
+        self.0 & 1 == 0
+    }
+}
+
+/// Adds rules that were found: mostly none, or one.
+#[inline]
+pub(crate) fn add(found: &mut Candidates, rules: &[Candidate]) {
+    for rule in rules {
+        found.push(*rule);
+    }
 }
 
 impl Index {
@@ -44,48 +82,36 @@ impl Index {
         let rules: Vec<_> = rules.collect();
         let mut index = Index::default();
         if rules.len() <= FEW {
-            index.always = rules.iter().map(|(rule, _)| *rule).collect();
+            index.always = rules.iter().map(|(rule, _)| Candidate::possible(*rule)).collect();
             return index;
         }
-        let mut by_address = Vec::new();
+        let (mut patterns, mut by_address) = (Patterns::default(), Vec::new());
         for (rule, on) in rules {
-            match on.from() {
-                _ if index.insert(rule, on) => {}
-                Some(from) => by_address.push((rule, from)),
-                None => index.always.push(rule),
+            match on.key() {
+                Some(Check::Path(paths)) => {
+                    paths.iter().for_each(|path| add_path(&mut patterns, path, rule));
+                }
+                Some(Check::Field(field)) => index.insert_field(rule, field),
+                Some(Check::From(from)) => by_address.push((rule, from)),
+                Some(Check::Site(sites)) => {
+                    for site in sites {
+                        let rules = index.sites.entry(site.clone()).or_default();
+                        rules.push(Candidate::proved(rule));
+                    }
+                }
+                _ => index.always.push(Candidate::possible(rule)),
             }
         }
         match AddressIndex::new(&by_address) {
             Some(addresses) => index.addresses = addresses,
-            None => index.always.extend(by_address.iter().map(|(rule, _)| *rule)),
+            None => index.always.extend(by_address.iter().map(|(r, _)| Candidate::possible(*r))),
         }
+        index.paths = PathIndex::new(patterns);
+        index.has_more = !(index.fields.is_empty()
+            && index.paths.is_empty()
+            && index.addresses.is_empty()
+            && index.sites.is_empty());
         index
-    }
-
-    /// Keeps a rule under a named value, its paths or its sites. `false` if it has none of these.
-    fn insert(&mut self, rule: u32, on: &Conditions) -> bool {
-        if let Some(field) = on.fields.iter().find(|field| field.tests.iter().all(is_exact)) {
-            self.insert_field(rule, field);
-        } else if !on.paths.is_empty() {
-            for path in &on.paths {
-                match path {
-                    Path::Exact(path) => self.paths.insert_exact(path, rule),
-                    Path::Prefix(prefix) => self.paths.insert_prefix(prefix, rule),
-                    Path::Glob(glob) => self.paths.insert_glob(glob, rule),
-                }
-            }
-        } else if let Some(field) =
-            on.fields.iter().find(|field| !field.tests.iter().any(is_absent))
-        {
-            self.insert_field(rule, field);
-        } else if on.from().is_none() && !on.sites().is_empty() {
-            for site in on.sites() {
-                self.sites.entry(site.clone()).or_default().push(rule);
-            }
-        } else {
-            return false;
-        }
-        true
     }
 
     fn insert_field(&mut self, rule: u32, field: &Field) {
@@ -98,58 +124,69 @@ impl Index {
         let index = &mut self.fields[at];
         for test in &field.tests {
             match test {
-                Test::Exact(value) => index.exact.entry(value.clone()).or_default().push(rule),
-                Test::Present | Test::Glob(_) | Test::Absent => index.present.push(rule),
+                Test::Exact(value) => {
+                    let rules = index.exact.entry(value.clone()).or_default();
+                    rules.push(Candidate::proved(rule));
+                }
+                Test::Present | Test::Glob(_) | Test::Absent => {
+                    index.present.push(Candidate::possible(rule));
+                }
             }
         }
     }
 
     /// Whether there is no rule.
     pub(crate) fn is_empty(&self) -> bool {
-        self.always.is_empty()
-            && self.fields.is_empty()
-            && self.paths.is_empty()
-            && self.addresses.is_empty()
-            && self.sites.is_empty()
+        self.always.is_empty() && !self.has_more
     }
 
-    /// The rules that a request may meet.
+    /// The rules that a request may meet; `found` is room for them.
     #[inline]
-    pub(crate) fn find(&self, values: &mut Values<'_, '_>) -> Candidates {
-        let mut found = Candidates::from_slice(&self.always);
+    pub(crate) fn find<'f>(
+        &'f self,
+        values: &mut Values<'_, '_>,
+        found: &'f mut Candidates,
+    ) -> &'f [Candidate] {
+        if !self.has_more {
+            return &self.always;
+        }
+        add(found, &self.always);
         let subject = values.subject();
         if !self.paths.is_empty() {
-            self.paths.find(subject.path, |rules| found.extend_from_slice(rules));
+            self.paths.find(subject.path, found);
         }
         if !self.addresses.is_empty()
             && let Some(source) = subject.ends.source_ip()
         {
-            found.extend_from_slice(self.addresses.find(source));
+            found.extend(self.addresses.find(source).iter().copied().map(Candidate::proved));
         }
         if !self.sites.is_empty()
             && let Some(rules) = self.sites.get(subject.site)
         {
-            found.extend_from_slice(rules);
+            add(found, rules);
         }
         for field in &self.fields {
-            let values = values.of(field.slot);
-            if !values.is_empty() {
-                found.extend_from_slice(&field.present);
+            let mut is_there = false;
+            for value in values.of(field.slot) {
+                is_there = true;
+                add(found, field.exact.get(value).map_or(&[], |rules| rules));
             }
-            for value in values {
-                found.extend_from_slice(field.exact.get(&**value).map_or(&[], |rules| rules));
+            if is_there {
+                add(found, &field.present);
             }
         }
-        found.sort_unstable();
-        found.dedup();
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup_by_key(|candidate| candidate.rule());
+        }
         found
     }
 }
 
-fn is_exact(test: &Test) -> bool {
-    matches!(test, Test::Exact(_))
-}
-
-fn is_absent(test: &Test) -> bool {
-    matches!(test, Test::Absent)
+fn add_path(patterns: &mut Patterns, path: &Path, rule: u32) {
+    match path {
+        Path::Exact(path) => patterns.add_exact(path, rule),
+        Path::Prefix(prefix) => patterns.add_prefix(prefix, rule),
+        Path::Glob(glob) => patterns.add_glob(glob, rule),
+    }
 }

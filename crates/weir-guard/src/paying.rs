@@ -15,15 +15,20 @@ use crate::tables::Tables;
 pub(crate) struct Paying<'r> {
     tables: &'r Tables,
     ends: &'r Ends,
-    moment: &'r Moment,
+    moment: Moment,
     places: Permit,
     /// Whose tokens it took, and by which key.
     paid: SmallVec<[(&'r Rule, Option<Tag>); 2]>,
 }
 
 impl<'r> Paying<'r> {
-    pub(crate) fn new(tables: &'r Tables, ends: &'r Ends, moment: &'r Moment) -> Paying<'r> {
+    pub(crate) fn new(tables: &'r Tables, ends: &'r Ends, moment: Moment) -> Paying<'r> {
         Paying { tables, ends, moment, places: Permit::default(), paid: SmallVec::new() }
+    }
+
+    /// Whose counts are written.
+    pub(crate) fn worker(&self) -> usize {
+        self.moment.worker
     }
 
     /// The places it has taken.

@@ -12,7 +12,7 @@ use weir_config::{Guard, GuardRule, RefusalAnswer};
 
 use crate::class::Classes;
 use crate::decision::{Ban, Decision, Moment, Refused};
-use crate::index::Index;
+use crate::index::{Candidates, Index};
 use crate::keys::{KeyTable, Tag};
 use crate::paying::Paying;
 use crate::rule::{By, Count, Rule, RuleState};
@@ -106,9 +106,21 @@ impl Rules {
     /// nothing of its client, as a trusted proxy's: rules for connections count it like one.
     #[inline]
     pub fn decide(&self, subject: &Subject<'_>, moment: &Moment, as_connection: bool) -> Decision {
+        self.decide_at(subject, || *moment, as_connection)
+    }
+
+    /// The same where it costs something to say how the moment stands: it is asked for if a rule is
+    /// met that counts.
+    #[inline]
+    pub fn decide_at(
+        &self,
+        subject: &Subject<'_>,
+        moment: impl Fn() -> Moment,
+        as_connection: bool,
+    ) -> Decision {
         let mut decision = Decision::new(self.classes.default());
-        let ban = as_connection.then(|| self.ban(&subject.ends, moment.now_ns)).flatten();
-        if let Some(Ban { lasts, .. }) = ban {
+        let ban = || self.ban(&subject.ends, moment().now_ns);
+        if let Some(Ban { lasts, .. }) = as_connection.then(ban).flatten() {
             let retry_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
             decision.refuse(Refused { retry_ns, ..Refused::BANNED });
         } else if !self.all.is_empty() {
@@ -120,7 +132,7 @@ impl Rules {
     /// Goes on with what plugins have made of the request.
     pub fn decide_verdict(&self, subject: &Subject<'_>, moment: &Moment, decision: &mut Decision) {
         if !decision.has_passed() {
-            self.meet(&self.at_verdict, subject, moment, false, decision);
+            self.meet(&self.at_verdict, subject, || *moment, false, decision);
         }
     }
 
@@ -133,10 +145,10 @@ impl Rules {
     /// were met already, by the kernel.
     pub fn decide_connection(&self, ends: &Ends, moment: &Moment, decided: usize) -> Decision {
         let mut decision = Decision::new(self.classes.default());
-        let mut paying = Paying::new(&self.tables, ends, moment);
+        let mut paying = Paying::new(&self.tables, ends, *moment);
         for &number in self.at_accept.iter().skip(decided) {
             let rule = &self.all[number as usize];
-            if rule.on.failing_ends(ends).is_some() {
+            if !rule.on.hold_for(ends) {
                 continue;
             }
             rule.state.count(moment.worker, Count::Met);
@@ -180,22 +192,27 @@ impl Rules {
         &self,
         index: &Index,
         subject: &Subject<'_>,
-        moment: &Moment,
+        moment: impl Fn() -> Moment,
         as_connection: bool,
         decision: &mut Decision,
     ) {
         let mut values = Values::new(&self.names, subject);
-        let mut paying = Paying::new(&self.tables, &subject.ends, moment);
-        for number in index.find(&mut values) {
+        let mut found = Candidates::new();
+        // Most requests meet no rule.
+        let mut paying = None;
+        for candidate in index.find(&mut values, &mut found) {
+            let number = candidate.rule();
             let rule = &self.all[number as usize];
-            if rule.on.failing(&mut values).is_some() {
+            if !rule.on.hold(&mut values, candidate.is_proved()) {
                 continue;
             }
             if let Some(class) = rule.class {
                 decision.give_class(class);
             }
             if !rule.is_of_connections || as_connection {
-                rule.state.count(moment.worker, Count::Met);
+                let new = || Paying::new(&self.tables, &subject.ends, moment());
+                let paying = paying.get_or_insert_with(new);
+                rule.state.count(paying.worker(), Count::Met);
                 let key = self.value_key(rule, &mut values);
                 if rule.limits()
                     && let Err(refused) = paying.pay(number, rule, key)
@@ -208,13 +225,15 @@ impl Rules {
                 break;
             }
         }
-        decision.hold(paying.into_places());
+        if let Some(paying) = paying {
+            decision.hold(paying.into_places());
+        }
     }
 
     /// The key of a rule's bucket, where a named value is that.
     pub(crate) fn value_key(&self, rule: &Rule, values: &mut Values<'_, '_>) -> Option<Tag> {
         let By::Value(slot) = rule.by else { return None };
-        let value = values.of(slot).first()?;
-        Some(self.tables.buckets.tag(rule.state.owner, &**value))
+        let value = values.of(slot).next()?;
+        Some(self.tables.buckets.tag(rule.state.owner, value))
     }
 }

@@ -31,11 +31,14 @@ pub(crate) struct Names(Vec<(Kind, Box<str>)>);
 
 impl Names {
     pub(crate) fn slot(&mut self, kind: Kind, name: &str) -> usize {
-        let known = self.0.iter().position(|(k, n)| *k == kind && **n == *name);
-        known.unwrap_or_else(|| {
+        self.find(kind, name.as_bytes()).unwrap_or_else(|| {
             self.0.push((kind, name.into()));
             self.0.len() - 1
         })
+    }
+
+    fn find(&self, kind: Kind, name: &[u8]) -> Option<usize> {
+        self.0.iter().position(|(known, text)| *known == kind && text.as_bytes() == name)
     }
 
     pub(crate) fn of(&self, slot: usize) -> &str {
@@ -43,22 +46,23 @@ impl Names {
     }
 }
 
-/// Values of one name; nearly always one.
-type Found<'a> = SmallVec<[Cow<'a, [u8]>; 1]>;
-
 /// The values of one request.
 pub(crate) struct Values<'r, 'a> {
     names: &'r Names,
     subject: &'r Subject<'a>,
-    /// By slot; `None` until somebody asks.
-    found: SmallVec<[Option<Found<'a>>; 4]>,
+    /// By slot: it has been looked up. Empty until somebody asks.
+    known: SmallVec<[bool; 16]>,
+    /// What was found, by slot: of most names nothing, of nearly all others one.
+    found: SmallVec<[(usize, Cow<'a, [u8]>); 2]>,
 }
 
 impl<'r, 'a> Values<'r, 'a> {
+    #[inline]
     pub(crate) fn new(names: &'r Names, subject: &'r Subject<'a>) -> Values<'r, 'a> {
-        Values { names, subject, found: SmallVec::new() }
+        Values { names, subject, known: SmallVec::new(), found: SmallVec::new() }
     }
 
+    #[inline]
     pub(crate) fn subject(&self) -> &'r Subject<'a> {
         self.subject
     }
@@ -68,64 +72,40 @@ impl<'r, 'a> Values<'r, 'a> {
     }
 
     /// The values of a name.
-    pub(crate) fn of(&mut self, slot: usize) -> &[Cow<'a, [u8]>] {
-        if self.found.is_empty() {
-            self.found.resize_with(self.names.0.len(), || None);
+    #[inline]
+    pub(crate) fn of(&mut self, slot: usize) -> impl Iterator<Item = &[u8]> {
+        if self.known.get(slot) != Some(&true) {
+            self.look_up(slot);
         }
-        if self.found[slot].is_none() {
-            match self.names.0[slot].0 {
-                Kind::Header => self.find_header(slot),
-                Kind::Cookie => self.find_cookies(),
-                Kind::Query => self.find_parameters(),
+        self.found.iter().filter(move |(of, _)| *of == slot).map(|(_, value)| &**value)
+    }
+
+    fn look_up(&mut self, slot: usize) {
+        self.known.resize(self.names.0.len(), false);
+        let (names, subject, found) = (self.names, self.subject, &mut self.found);
+        let (kind, name) = &names.0[slot];
+        let mut keep = |name: &[u8], value| {
+            if let Some(slot) = names.find(*kind, name) {
+                found.push((slot, value));
+            }
+        };
+        match kind {
+            Kind::Header => {
+                self.known[slot] = true;
+                let see = &mut |value| found.push((slot, Cow::Borrowed(value)));
+                return subject.fields.values(name, see);
+            }
+            Kind::Cookie => subject.fields.values("cookie", &mut |field| {
+                each_cookie(field, |name, value| keep(name, Cow::Borrowed(value)));
+            }),
+            Kind::Query => {
+                let query = subject.query.unwrap_or_default();
+                each_parameter(query, |name, value| keep(&name, value));
             }
         }
-        self.found[slot].as_deref().unwrap_or_default()
-    }
-
-    fn find_header(&mut self, slot: usize) {
-        let mut values = Found::new();
-        let see = &mut |value| values.push(Cow::Borrowed(value));
-        self.subject.fields.values(self.names.of(slot), see);
-        self.found[slot] = Some(values);
-    }
-
-    fn find_cookies(&mut self) {
-        self.prepare(Kind::Cookie);
-        let (names, found) = (self.names, &mut self.found);
-        self.subject.fields.values("cookie", &mut |field| {
-            each_cookie(field, |name, value| {
-                keep(names, found, Kind::Cookie, name, Cow::Borrowed(value));
-            });
-        });
-    }
-
-    fn find_parameters(&mut self) {
-        self.prepare(Kind::Query);
-        let (names, found) = (self.names, &mut self.found);
-        each_parameter(self.subject.query.unwrap_or_default(), |name, value| {
-            keep(names, found, Kind::Query, &name, value);
-        });
-    }
-
-    /// All names of a kind are looked for at once.
-    fn prepare(&mut self, kind: Kind) {
-        for ((known, _), found) in self.names.0.iter().zip(&mut self.found) {
-            if *known == kind {
-                *found = Some(Found::new());
-            }
+        // All names of such a kind are looked for at once.
+        for ((of, _), known) in names.0.iter().zip(&mut self.known) {
+            *known |= of == kind;
         }
-    }
-}
-
-fn keep<'a>(
-    names: &Names,
-    found: &mut [Option<Found<'a>>],
-    kind: Kind,
-    name: &[u8],
-    value: Cow<'a, [u8]>,
-) {
-    let is_it = |(known, text): &(Kind, Box<str>)| *known == kind && text.as_bytes() == name;
-    if let Some(slot) = names.0.iter().position(is_it) {
-        found[slot].get_or_insert_default().push(value);
     }
 }
