@@ -46,6 +46,8 @@ pub struct Server {
     pub admin: Option<Address>,
     /// User (name or number) to become after the sockets are bound.
     pub user: Option<String>,
+    /// Keep what it takes to change rules in the kernel when becoming that user.
+    pub keep_bpf: bool,
     /// Group (name or number) to become; default: the user's own group.
     pub group: Option<String>,
     /// Reload by itself when the configuration file changes.
@@ -313,6 +315,7 @@ impl Default for Server {
             workers: None,
             admin: Some(Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 9900)))),
             user: None,
+            keep_bpf: false,
             group: None,
             watch: false,
             drain_timeout: Duration::from_secs(30),

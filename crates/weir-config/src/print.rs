@@ -73,10 +73,12 @@ impl Printer {
                 }
                 None => out.line("admin \"off\""),
             }
-            for (key, account) in [("user", &server.user), ("group", &server.group)] {
-                if let Some(account) = account {
-                    out.line(format_args!("{key} {}", quote(account)));
-                }
+            if let Some(user) = &server.user {
+                let keep = if server.keep_bpf { " keep-bpf=#true" } else { "" };
+                out.line(format_args!("user {}{keep}", quote(user)));
+            }
+            if let Some(group) = &server.group {
+                out.line(format_args!("group {}", quote(group)));
             }
             out.line(format_args!("watch {}", switch(server.watch)));
             out.line(format_args!("drain-timeout {}", time(server.drain_timeout)));

@@ -48,7 +48,7 @@ fn minimal_site() {
 const FULL: &str = r##"
 server {
     workers 3; admin "10.0.0.1:9900" allow-remote=#true
-    user "www-data"; group "www-data"
+    user "www-data" keep-bpf=#true; group "www-data"
     watch #true
     drain-timeout "1m"; trusted-proxies "10.0.0.0/8" "::1"
     limits {
@@ -106,6 +106,7 @@ fn every_setting_of_the_process() {
         workers: Some(3),
         admin: Some(Address::Tcp("10.0.0.1:9900".parse().unwrap())),
         user: Some("www-data".to_owned()),
+        keep_bpf: true,
         group: Some("www-data".to_owned()),
         watch: true,
         drain_timeout: Duration::from_secs(60),

@@ -123,17 +123,21 @@ fn server() -> impl Strategy<Value = Server> {
         "/[a-z]{1,20}".prop_map(|path| Some(Address::Unix(path.into()))),
     ];
     let accounts = option::of((account(), option::of(account())));
-    let basics = (option::of(1_usize..=1024), admin, accounts, any::<bool>());
+    let switches = any::<[bool; 2]>();
+    let basics = (option::of(1_usize..=1024), admin, accounts, switches);
     (basics, time(0, 3_600_000), vec(prefix(), 0..3), limits()).prop_map(
-        |((workers, admin, accounts, watch), drain_timeout, trusted_proxies, limits)| Server {
-            workers,
-            admin,
-            user: accounts.clone().map(|(user, _)| user),
-            group: accounts.and_then(|(_, group)| group),
-            watch,
-            drain_timeout,
-            trusted_proxies,
-            limits,
+        |((workers, admin, accounts, [watch, keeps]), drain_timeout, trusted_proxies, limits)| {
+            Server {
+                workers,
+                admin,
+                keep_bpf: keeps && accounts.is_some(),
+                user: accounts.clone().map(|(user, _)| user),
+                group: accounts.and_then(|(_, group)| group),
+                watch,
+                drain_timeout,
+                trusted_proxies,
+                limits,
+            }
         },
     )
 }

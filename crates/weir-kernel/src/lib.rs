@@ -16,6 +16,7 @@ pub mod limits;
 mod measure;
 mod packet;
 mod policy;
+pub mod privilege;
 mod state;
 mod sys;
 #[cfg(test)]

@@ -102,6 +102,7 @@ fn config() -> Config {
 }
 
 fn watch(engine: &wasmtime::EngineWeak) {
+    crate::thread::begin();
     loop {
         let busy = running::is_any();
         match engine.upgrade() {

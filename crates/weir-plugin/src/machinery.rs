@@ -56,6 +56,7 @@ fn long_thread(number: usize, place: usize) -> std::io::Result<(Handle, oneshot:
     let handle = runtime.handle().clone();
     let (end, ended) = oneshot::channel::<()>();
     std::thread::Builder::new().name(format!("plugin-long-{number}")).spawn(move || {
+        crate::thread::begin();
         yield_to_others(NICE);
         enter_place(place);
         // Either way the sender is gone.

@@ -224,6 +224,7 @@ impl Plugins {
 fn warm_up(inner: &Arc<Inner>) {
     let inner = Arc::clone(inner);
     let warming = std::thread::Builder::new().name("plugin-warm-up".to_owned()).spawn(move || {
+        crate::thread::begin();
         // First: what is started there is not to have a low priority.
         if let Ok(machinery) = inner.machinery() {
             drop(inner);

@@ -30,9 +30,11 @@ impl Inner {
         if any_changed {
             // On a thread of its own: a listener may wait for somebody who waits for this one.
             let inner = Arc::clone(self);
-            let told = std::thread::Builder::new()
-                .name("plugin-change".to_owned())
-                .spawn(move || inner.tell());
+            let told =
+                std::thread::Builder::new().name("plugin-change".to_owned()).spawn(move || {
+                    crate::thread::begin();
+                    inner.tell();
+                });
             if let Err(cause) = told {
                 tracing::error!(%cause, "no thread to tell routes of a promoted plugin");
             }

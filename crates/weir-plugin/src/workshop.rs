@@ -122,7 +122,10 @@ impl Workshop {
             .num_threads(threads.min(COMPILER_THREADS_MAX))
             .stack_size(STACK_BYTES)
             .thread_name(|number| format!("plugin-code-{number}"))
-            .start_handler(|_| yield_to_others(NICE))
+            .start_handler(|_| {
+                crate::thread::begin();
+                yield_to_others(NICE);
+            })
             .build()
             .map_err(|cause| PluginError::Machine { cause: format!("no thread: {cause}") })?;
         Ok(self.pools[lane].get_or_init(|| pool))
@@ -169,6 +172,7 @@ impl Bench {
         let panicked =
             || PluginError::Machine { cause: "the change panicked: a defect of Weir".to_owned() };
         let make = move || {
+            crate::thread::begin();
             yield_to_others(NICE);
             catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err(panicked()))
         };

@@ -36,3 +36,4 @@ mod worker;
 pub use check::check;
 pub use error::StartError;
 pub use server::{Ready, Server};
+pub use worker::forgo_privileges;

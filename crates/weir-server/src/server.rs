@@ -73,6 +73,7 @@ impl Ready {
     /// The first thing that cannot be bound or opened.
     pub fn new(config: Config) -> Result<Ready, StartError> {
         weir_plugin::inspect(&config)?;
+        weir_plugin::begin_threads_with(worker::forgo_privileges);
         let workers = config.server.workers.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
@@ -373,7 +374,7 @@ fn check_unchangeable(old: &Config, new: &Config) -> Result<(), StartError> {
     let checks = [
         ("server workers", a.workers == b.workers),
         ("server admin", a.admin == b.admin),
-        ("server user", a.user == b.user && a.group == b.group),
+        ("server user", (&a.user, &a.group, a.keep_bpf) == (&b.user, &b.group, b.keep_bpf)),
         ("limits header-size", a.limits.header_size == b.limits.header_size),
         ("limits header-count", a.limits.header_count == b.limits.header_count),
         ("limits http2-streams", a.limits.http2_streams == b.limits.http2_streams),

@@ -82,6 +82,14 @@ pub(crate) fn event_loop() -> Result<Runtime, StartError> {
     built.map_err(|source| StartError::Thread { what: "a worker", source })
 }
 
+/// Gives up what it takes to change rules in the kernel: the control thread does that, which reads
+/// nothing that clients send, and no other.
+pub fn forgo_privileges() {
+    if let Err(cause) = weir_kernel::privilege::forgo() {
+        tracing::warn!(%cause, "a thread keeps privileges that it does not need");
+    }
+}
+
 /// Starts a worker's thread.
 ///
 /// # Errors
@@ -96,6 +104,7 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new()
         .name(format!("worker-{index}"))
         .spawn(move || {
+            forgo_privileges();
             weir_plugin::enter_place(index);
             runtime.block_on(run(worker, received));
         })

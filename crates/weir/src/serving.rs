@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_config::{Address, Config, ListenerTls};
 use weir_server::admin::{Admin, Reload};
-use weir_server::{Ready, Server, StartError};
+use weir_server::{Ready, Server, StartError, forgo_privileges};
 
 use crate::privileges;
 
@@ -53,6 +54,7 @@ pub(crate) fn serve(
     announce: impl FnOnce(&Listening),
 ) -> Result<(), StartError> {
     raise_descriptor_limit();
+    let keep = kept_capabilities(&settings.config)?;
     let runtime = control_runtime()?;
     let _within = runtime.enter();
     let signals = Signals::listen()?;
@@ -62,7 +64,7 @@ pub(crate) fn serve(
     warn_of_dangers(&settings.config);
     let ready = Ready::new(settings.config)?;
     if user.is_some() || group.is_some() {
-        privileges::drop_to(user.as_deref(), group.as_deref())?;
+        privileges::drop_to(user.as_deref(), group.as_deref(), keep)?;
     }
     let server = ready.start()?;
     let reload = reloader(&server, settings.origin.clone());
@@ -93,6 +95,21 @@ pub(crate) fn serve(
     Ok(())
 }
 
+/// What is kept of root's privileges when it becomes somebody else.
+fn kept_capabilities(config: &Config) -> Result<CapabilitySet, StartError> {
+    match (&config.server.user, config.server.keep_bpf) {
+        (Some(user), true) => {
+            let wanted = weir_kernel::privilege::needed(config.guard.interface.is_some());
+            let failed = |cause: std::io::Error| StartError::Privileges {
+                user: user.clone(),
+                cause: cause.to_string(),
+            };
+            privileges::prepare_to_keep(wanted).map_err(failed)
+        }
+        _ => Ok(CapabilitySet::empty()),
+    }
+}
+
 /// Raises the soft limit of open files to the hard one: every connection and cached file takes one,
 /// and the usual soft limit of 1,024 exists for programs that still use select(2).
 fn raise_descriptor_limit() {
@@ -107,6 +124,8 @@ fn raise_descriptor_limit() {
 fn control_runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // Of its threads, those for what takes long; it itself runs on the caller's.
+        .on_thread_start(forgo_privileges)
         .build()
         .map_err(|source| StartError::Thread { what: "the control thread", source })
 }

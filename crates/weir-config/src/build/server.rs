@@ -25,6 +25,10 @@ impl Build<'_, '_> {
             workers,
             admin: self.admin(lines.one("admin")?)?,
             user: lines.value("user"),
+            keep_bpf: match lines.one("user") {
+                Some(user) => user.value("keep-bpf")?,
+                None => false,
+            },
             group: lines.value("group"),
             watch: lines.value("watch")?,
             drain_timeout: lines.value("drain-timeout")?,

@@ -53,11 +53,18 @@ pub(crate) const SERVER: &[Key] = &[
             Otherwise("stay who started the server"),
             "",
         )],
-        properties: &[],
+        properties: &[slot(
+            "keep-bpf",
+            Kind::Switch,
+            Default("#false"),
+            "Keep the capability `CAP_BPF`, and `CAP_NET_ADMIN` where `guard` has an `interface`, so \
+             that a reload can put other rules into the kernel. All others are dropped. Only the \
+             thread that reloads has them; plugins and children do not.",
+        )],
         children: None,
         repeats: false,
         doc: "The user to become once all sockets are bound.",
-        example: "user \"www-data\"",
+        example: "user \"www-data\" keep-bpf=#true",
     },
     Key {
         block: Block::Server,

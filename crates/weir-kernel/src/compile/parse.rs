@@ -41,6 +41,9 @@ const VLANS: [u16; 2] = [0x8100, 0x88a8];
 const VLANS_MAX: usize = 2;
 const ETHERNET_BYTES: i32 = 14;
 
+/// Lengths of IPv4's header, in words of 32 bits (RFC 791 §3.1).
+const IPV4_WORDS: std::ops::RangeInclusive<i32> = 5..=15;
+
 const TCP: i32 = 6;
 /// IPv6's fragment header (RFC 8200 §4.5).
 const FRAGMENT: i32 = 44;
@@ -248,11 +251,21 @@ fn link_v4(asm: &mut Assembler, ends: Ends) {
     // Only the first fragment has the TCP header (RFC 791 §3.1).
     asm.load(Size::Half, Reg::R0, Reg::R2, 6);
     asm.jump(Cond::AnyBit, Reg::R0, i32::from(0x1fff_u16.to_be()), ends.pass);
-    asm.load(Size::Byte, Reg::R5, Reg::R2, 0);
-    asm.alu(Alu::And, Reg::R5, 15);
-    asm.alu(Alu::ShiftLeft, Reg::R5, 2);
-    asm.jump(Cond::Less, Reg::R5, 20, ends.pass);
-    asm.alu(Alu::Add, Reg::R5, Reg::R2);
+    asm.load(Size::Byte, Reg::R0, Reg::R2, 0);
+    asm.alu(Alu::And, Reg::R0, 15);
+    // Each length has its own way: without CAP_PERFMON the verifier wants what is added to the
+    // address of a packet to be a constant. Hardly any header has options, so that one is tried.
+    asm.mov(Reg::R5, Reg::R2);
+    let found = asm.label();
+    for words in IPV4_WORDS {
+        let longer = asm.label();
+        asm.jump(Cond::NotEqual, Reg::R0, words, longer);
+        asm.alu(Alu::Add, Reg::R5, words * 4);
+        asm.goto(found);
+        asm.place(longer);
+    }
+    asm.goto(ends.pass);
+    asm.place(found);
 }
 
 /// The same behind the header of IPv6. Behind other headers than that of fragments, listeners

@@ -11,6 +11,7 @@ use weir_config::{BucketKey, Guard, GuardRule, Interface, Rate};
 
 use super::*;
 use crate::enforcement::Steering;
+use crate::privilege;
 use crate::sys::objects;
 use crate::testing::*;
 use crate::testnet::{connect, listen};
@@ -154,7 +155,7 @@ fn privileges() {
         (CapabilitySet::BPF, CapabilitySet::NET_ADMIN, CapabilitySet::PERFMON);
     for (capabilities, policed, steering) in [
         (bpf | admin | perfmon, 3, Steering::Program),
-        (bpf | admin, 3, Steering::Program),
+        (bpf, 3, Steering::Program),
         (admin | perfmon, 0, Steering::Classic { rules: 0 }),
         (CapabilitySet::empty(), 0, Steering::Classic { rules: 0 }),
     ] {
@@ -168,6 +169,49 @@ fn privileges() {
             assert_eq!(connected(address, 5), if policed > 0 { 3 } else { 5 });
         });
     }
+}
+
+/// With what is kept rules change as they do with all privileges, and with less they do not.
+#[test]
+fn the_least_that_it_takes_to_change_rules() {
+    let Some(_permitted) = kernel(vec![rule("all", |_| {})]) else { return };
+    let Some(net) = crate::testnet::Net::new(&[]) else { return };
+    use weir_config::InterfaceHook::{Tcx, Xdp};
+    let name = crate::testnet::SERVER_INTERFACE;
+    let hooks = [None, Some(Tcx), Some(Xdp)];
+    let policy = |rules: &[&str], hook: Option<_>| {
+        let rules = rules.iter().map(|name| rule(name, |rule| rule.refuse = true)).collect();
+        let mut guard = guard(&["gold"], rules);
+        guard.interface = hook.map(|hook| Interface { name: name.to_owned(), hook });
+        Policy::new(&guard, 1).listening_on(vec![1])
+    };
+    for hook in hooks {
+        for capabilities in
+            [privilege::needed(true), privilege::needed(false), CapabilitySet::empty()]
+        {
+            net.server(|| {
+                let kernel = Kernel::start(&policy(&["a"], hook));
+                assert!(kernel.enforcement().reasons.is_empty(), "{}", kernel.enforcement());
+                within_capabilities(capabilities, || kernel.replace(&policy(&["b", "c"], hook)));
+                let now = kernel.enforcement();
+                let has_bpf = capabilities.contains(privilege::needed(false));
+                let is_enough = capabilities.contains(privilege::needed(hook.is_some()));
+                let on_interface = hook.filter(|_| is_enough).is_some();
+                let found = (now.policed, now.interface.is_some(), now.reasons.is_empty());
+                let expected = (if has_bpf { 2 } else { 0 }, on_interface, is_enough);
+                assert_eq!(found, expected, "{hook:?} with {capabilities:?}: {now}");
+            });
+        }
+    }
+    // A thread that has given it up, and what it starts.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            privilege::forgo().unwrap();
+            let kernel = Kernel::start(&policy(&["a"], None));
+            assert_eq!(kernel.enforcement().policed, 0, "{}", kernel.enforcement());
+            privilege::forgo().unwrap();
+        });
+    });
 }
 
 #[test]

@@ -15,14 +15,14 @@
 //! # Privileges
 //!
 //! To load programs takes CAP_BPF; to put one on an interface takes CAP_NET_ADMIN, too (found by
-//! trying on Linux 6.18, see `life_tests.rs`; older kernels ask for both in any case, and those
-//! before 5.8 for CAP_SYS_ADMIN). With CAP_PERFMON besides, the kernel leaves its guards against
-//! speculation out of programs, and the verifier takes larger ones. All else works after privileges
-//! were dropped: attaching loaded programs to sockets, detaching them, and whatever goes through
-//! shared memory; a listener's place in its group's array is given by bpf(2), which Linux before
-//! 5.19 refuses where `kernel.unprivileged_bpf_disabled` is set. A group whose first listener is
-//! attached later needs a program of its own. [`Kernel::replace`] needs the privilege unless rules
-//! differ in their rates only; without it, user space takes over, and `enforcement` says so.
+//! trying on Linux 6.18, see `life_tests.rs`; kernels before 5.8 ask for CAP_SYS_ADMIN). With
+//! CAP_PERFMON besides, the kernel leaves its guards against speculation out of programs, and the
+//! verifier takes larger ones. All else works after privileges were dropped: attaching loaded
+//! programs to sockets, detaching them, and whatever goes through shared memory; a listener's place
+//! in its group's array is given by bpf(2), which Linux before 5.19 refuses where
+//! `kernel.unprivileged_bpf_disabled` is set. A group whose first listener is attached later needs
+//! a program of its own. [`Kernel::replace`] needs the privilege unless rules differ in their rates
+//! only; without it, user space takes over, and `enforcement` says so.
 //!
 //! # Cost
 //!

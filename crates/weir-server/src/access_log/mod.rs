@@ -64,7 +64,10 @@ impl AccessLog {
         });
         let writer = std::thread::Builder::new().name("access-log".to_owned()).spawn({
             let inner = Arc::clone(&inner);
-            move || inner.write_until_stopped(output)
+            move || {
+                crate::worker::forgo_privileges();
+                inner.write_until_stopped(output);
+            }
         })?;
         Ok(AccessLog { inner, writer: Some(writer) })
     }

@@ -223,8 +223,8 @@ impl Guard {
         }
     }
 
-    /// Has the kernel drop the connections of a source's prefix for a while. Until it does, they are
-    /// turned away after they were accepted.
+    /// Has the kernel drop the connections of a source's prefix for a while. Until it does, they
+    /// are turned away after they were accepted.
     fn punish(&self, ends: &Ends, ban: Option<Ban>) {
         if let (Some(kernel), Some(source), Some(ban)) = (self.kernel.get(), ends.source, ban) {
             kernel.penalise(source.ip(), ban.by, ban.lasts);
