@@ -7,6 +7,7 @@
 
 pub mod asm;
 mod classic;
+mod clock;
 mod compile;
 mod counters;
 mod enforcement;

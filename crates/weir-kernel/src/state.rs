@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_config::PrefixLengths;
 
+use crate::clock::Clock;
 use crate::error::KernelError;
 use crate::limits::{CLASSES_MAX, PENALTIES_MAX, RULES_MAX, WAYS};
 use crate::policy::Pace;
@@ -62,6 +63,7 @@ pub(crate) struct State {
     shared: Mapped,
     penalties: Mapped,
     seeds: Seeds,
+    clock: Clock,
 }
 
 /// Secret numbers of a process, so that nobody can choose sources that share a line of the tables.
@@ -80,7 +82,19 @@ impl State {
         for (word, seed) in (SEEDS..).zip(seeds.0) {
             shared.words()[word].store(seed, Ordering::Relaxed);
         }
-        Ok(State { shared, penalties, seeds })
+        let clock = Clock::known();
+        Ok(State { shared, penalties, seeds, clock })
+    }
+
+    /// The same by another clock.
+    #[cfg(test)]
+    pub(crate) fn by_clock(self, clock: Option<Clock>) -> State {
+        State { clock: clock.unwrap_or(self.clock), ..self }
+    }
+
+    /// The clock of programs.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -117,7 +131,8 @@ impl State {
     pub(crate) fn set_rule(&self, slot: usize, pace: Option<Pace>, class: Option<usize>) {
         if let Some(pace) = pace {
             self.of_rule(slot, INTERVAL).store(pace.interval_ns, Ordering::Relaxed);
-            self.of_rule(slot, TOLERANCE).store(pace.tolerance_ns, Ordering::Relaxed);
+            let tolerance_ns = pace.tolerance_ns.max(self.clock.tick_ns());
+            self.of_rule(slot, TOLERANCE).store(tolerance_ns, Ordering::Relaxed);
         }
         let class = class.map_or(0, |class| class as u64 + 1);
         self.of_rule(slot, CLASS).store(class, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use weir_config::{
 };
 
 use crate::asm::Program;
+use crate::clock::Clock;
 use crate::compile::{self, Goal, Hook, Plan};
 use crate::error::KernelError;
 use crate::limits::INSTRUCTIONS_MAX;
@@ -77,8 +78,13 @@ pub(crate) struct Bench {
 impl Bench {
     /// `None`, and a line that says why, without the privilege.
     pub(crate) fn new(policy: Policy) -> Option<Bench> {
+        Bench::with_clock(policy, None)
+    }
+
+    /// The same by another clock than the machine's cheapest.
+    pub(crate) fn with_clock(policy: Policy, clock: Option<Clock>) -> Option<Bench> {
         let state = match State::new() {
-            Ok(state) => state,
+            Ok(state) => state.by_clock(clock),
             Err(e @ KernelError::NotPermitted { .. }) => {
                 println!("skipped: {e}");
                 return None;

@@ -1,14 +1,15 @@
 //! What all parts of a program agree on: what is in which register, and where on the stack.
 
 use crate::asm::{Alu, Assembler, Cond, Label, Reg, Size};
+use crate::clock::Clock;
 
 /// The context: the packet, to the functions of the kernel.
 pub(super) const CONTEXT: Reg = Reg::R6;
 /// The class, plus one; 0 as long as no rule has given one.
 pub(super) const CLASS: Reg = Reg::R7;
-/// Source port in the upper 16 of 32 bits, destination port in the lower.
+/// Source port in the upper 16 of 32 bits, destination port in the lower, if a rule asks for one.
 pub(super) const PORTS: Reg = Reg::R8;
-/// Time in nanoseconds of the monotonic clock; 0 as long as nobody has asked.
+/// Time in nanoseconds of [`Clock`]; 0 as long as nobody has asked.
 pub(super) const NOW: Reg = Reg::R9;
 
 /// Addresses, as two numbers each; IPv4 as IPv6 that stands for it.
@@ -27,7 +28,6 @@ pub(super) const SAVED: i16 = -80;
 pub(super) const MAPPED: u64 = 0xffff_0000_0000;
 
 /// Functions of the kernel, `enum bpf_func_id`.
-pub(super) const KTIME_GET_NS: i32 = 5;
 pub(super) const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
 pub(super) const SK_SELECT_REUSEPORT: i32 = 82;
 
@@ -36,6 +36,20 @@ pub(super) const SKB_PROTOCOL: i16 = 16;
 pub(super) const SKB_INTERFACE: i16 = 40;
 pub(super) const SKB_DATA: i16 = 76;
 pub(super) const SKB_DATA_END: i16 = 80;
+
+/// What decisions look at besides the source; the rest is not taken out of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needs {
+    pub(super) destination: bool,
+    pub(super) ports: bool,
+}
+
+impl Needs {
+    /// How many of both addresses, from the first.
+    pub(super) fn addresses(self) -> usize {
+        1 + usize::from(self.destination)
+    }
+}
 
 /// Where programs end: one place each.
 #[derive(Clone, Copy)]
@@ -47,10 +61,10 @@ pub(super) struct Ends {
 }
 
 /// Asks for the time, unless somebody has.
-pub(super) fn ask_time(asm: &mut Assembler) {
+pub(super) fn ask_time(asm: &mut Assembler, clock: Clock) {
     let known = asm.label();
     asm.jump(Cond::NotEqual, NOW, 0, known);
-    asm.call(KTIME_GET_NS);
+    asm.call(clock.function());
     asm.mov(NOW, Reg::R0);
     asm.place(known);
 }
@@ -63,21 +77,33 @@ pub(super) fn count(asm: &mut Assembler, base: Reg, word: usize) {
 
 /// Makes the addresses of an IPv4 packet, which are at `base`, the numbers on the stack. Takes
 /// `R1` and `R3`.
-pub(super) fn keep_v4(asm: &mut Assembler, base: Reg, offset: i16) {
+pub(super) fn keep_v4(asm: &mut Assembler, base: Reg, offset: i16, needs: Needs) {
     asm.imm64(Reg::R3, MAPPED);
-    for (at, high, low) in [(0, SOURCE_HIGH, SOURCE_LOW), (4, DESTINATION_HIGH, DESTINATION_LOW)] {
+    let places = [(0, SOURCE_HIGH, SOURCE_LOW), (4, DESTINATION_HIGH, DESTINATION_LOW)];
+    for (at, high, low) in places.into_iter().take(needs.addresses()) {
         asm.load(Size::Word, Reg::R1, base, offset + at);
         asm.network_order(Reg::R1, 32);
-        asm.alu(Alu::Or, Reg::R1, Reg::R3);
-        asm.store(Size::Double, Reg::R10, low, Reg::R1);
-        asm.store(Size::Double, Reg::R10, high, 0);
+        keep_half(asm, Reg::R1, high, low);
     }
 }
 
+/// Keeps an IPv4 address in the machine's order; `R3` has what is before it.
+pub(super) fn keep_half(asm: &mut Assembler, address: Reg, high: i16, low: i16) {
+    asm.alu(Alu::Or, address, Reg::R3);
+    asm.store(Size::Double, Reg::R10, low, address);
+    asm.store(Size::Double, Reg::R10, high, 0);
+}
+
 /// The same of an IPv6 packet. Takes `R0` and `R1`.
-pub(super) fn keep_v6(asm: &mut Assembler, base: Reg, offset: i16) {
+pub(super) fn keep_v6(asm: &mut Assembler, base: Reg, offset: i16, needs: Needs) {
     let places = [SOURCE_HIGH, SOURCE_LOW, DESTINATION_HIGH, DESTINATION_LOW];
-    for (at, place) in (0..).step_by(8).zip(places) {
+    for (at, place) in (0..).step_by(8).zip(places).take(2 * needs.addresses()) {
+        if base == Reg::R10 {
+            asm.load(Size::Double, Reg::R1, base, offset + at);
+            asm.network_order(Reg::R1, 64);
+            asm.store(Size::Double, Reg::R10, place, Reg::R1);
+            continue;
+        }
         // Headers are aligned to 4 bytes, where the kernel does not care to 2.
         asm.load(Size::Word, Reg::R1, base, offset + at);
         asm.load(Size::Word, Reg::R0, base, offset + at + 4);

@@ -103,7 +103,7 @@ pub(crate) fn police(plan: &Plan<'_>, hook: Hook) -> Result<Compiled, KernelErro
     let accept = Ends { pass: asm.label(), drop: ends.drop };
     let (v4, v6) = (asm.label(), asm.label());
     let families = [(Family::V4, v4), (Family::V6, v6)];
-    parse::parse(&mut asm, hook, &families, ends, &plan.policy.ports);
+    parse::parse(&mut asm, hook, &families, ends, &plan.policy.ports, plan.needs());
     let functions = Functions { bucket: asm.label(), keyed: asm.label(), policed: asm.label() };
     let tables = decide(&mut asm, plan, &families, accept, &[], functions)?;
     // A connection that gets through is counted for its class.
@@ -202,6 +202,13 @@ impl<'a> Plan<'a> {
     /// The rules that are compiled.
     fn rules(&self) -> impl Iterator<Item = &'a Rule> {
         self.policy.rules.iter().take(self.slots.len())
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            destination: self.rules().any(|rule| rule.to.is_some()),
+            ports: self.rules().any(|rule| !rule.ports.is_empty() || !rule.from_ports.is_empty()),
+        }
     }
 
     fn steps(&self) -> Vec<Step<'a>> {

@@ -41,6 +41,13 @@ const VLANS: [u16; 2] = [0x8100, 0x88a8];
 const VLANS_MAX: usize = 2;
 const ETHERNET_BYTES: i32 = 14;
 
+/// Offsets from here on are from the network header (SKF_NET_OFF).
+const NETWORK: i32 = -0x10_0000;
+
+/// Where both addresses are in the headers of IPv4 and IPv6, the source's first.
+const V4_AT: i32 = 12;
+const V6_AT: i32 = 8;
+
 /// Lengths of IPv4's header, in words of 32 bits (RFC 791 §3.1).
 const IPV4_WORDS: std::ops::RangeInclusive<i32> = 5..=15;
 
@@ -56,13 +63,14 @@ pub(super) fn parse(
     families: &[(Family, Label)],
     ends: Ends,
     ports: &[u16],
+    needs: Needs,
 ) {
     asm.mov(CONTEXT, Reg::R1);
     match hook {
-        Hook::Socket { judged_on } => socket(asm, judged_on, families, ends),
+        Hook::Socket { judged_on } => socket(asm, judged_on, families, ends, needs),
         #[cfg(test)]
-        Hook::TestRun => test_run(asm, families, ends),
-        Hook::Tcx | Hook::Xdp => link(asm, hook, families, ends, ports),
+        Hook::TestRun => test_run(asm, families, ends, needs),
+        Hook::Tcx | Hook::Xdp => link(asm, hook, families, ends, (ports, needs)),
     }
 }
 
@@ -75,16 +83,24 @@ fn begin(asm: &mut Assembler, to: Label) {
 
 /// Whatever is no SYN passes after four instructions: this is what each packet of a connection
 /// meets that keeps its listener's program.
-fn socket(asm: &mut Assembler, judged_on: u32, families: &[(Family, Label)], ends: Ends) {
+fn socket(
+    asm: &mut Assembler,
+    judged_on: u32,
+    families: &[(Family, Label)],
+    ends: Ends,
+    needs: Needs,
+) {
     asm.load_packet(Size::Byte, FLAGS_AT.into());
     asm.alu(Alu::And, Reg::R0, FLAGS_LOOKED_AT);
     asm.jump(Cond::NotEqual, Reg::R0, SYN, ends.pass);
     if judged_on != 0 {
         skip_judged(asm, judged_on, ends);
     }
-    asm.load_packet(Size::Word, 0);
-    asm.mov(PORTS, Reg::R0);
-    addresses(asm, SKB_PROTOCOL, families, ends);
+    if needs.ports {
+        asm.load_packet(Size::Word, 0);
+        asm.mov(PORTS, Reg::R0);
+    }
+    addresses(asm, families, ends, needs);
 }
 
 /// Passes what the program of an interface has judged: IPv4, and IPv6 whose TCP header follows at
@@ -95,15 +111,14 @@ fn skip_judged(asm: &mut Assembler, interface: u32, ends: Ends) {
     asm.jump_of(Width::W32, Cond::NotEqual, Reg::R0, interface.cast_signed(), here);
     asm.load(Size::Word, Reg::R0, CONTEXT, SKB_PROTOCOL);
     asm.jump(Cond::Equal, Reg::R0, ethertype(ETHERTYPE_V4), ends.pass);
-    // SKF_NET_OFF: from the network header on.
-    asm.load_packet(Size::Byte, -0x10_0000 + 6);
+    asm.load_packet(Size::Byte, NETWORK + 6);
     asm.jump(Cond::Equal, Reg::R0, TCP, ends.pass);
     asm.place(here);
 }
 
 /// As [`socket`], but the TCP header is yet to be found.
 #[cfg(test)]
-fn test_run(asm: &mut Assembler, families: &[(Family, Label)], ends: Ends) {
+fn test_run(asm: &mut Assembler, families: &[(Family, Label)], ends: Ends, needs: Needs) {
     let (v6, found) = (asm.label(), asm.label());
     asm.load(Size::Word, Reg::R0, CONTEXT, SKB_PROTOCOL);
     asm.jump(Cond::Equal, Reg::R0, ethertype(ETHERTYPE_V6), v6);
@@ -125,12 +140,17 @@ fn test_run(asm: &mut Assembler, families: &[(Family, Label)], ends: Ends) {
     asm.jump(Cond::NotEqual, Reg::R0, SYN, ends.pass);
     asm.load_packet_at(Size::Word, PORTS, 0);
     asm.mov(PORTS, Reg::R0);
-    addresses(asm, SKB_PROTOCOL, families, ends);
+    addresses(asm, families, ends, needs);
 }
 
 /// Writes the beginning of a steering program, whose context is a `struct sk_reuseport_md` and
 /// whose packets begin with the TCP header.
-pub(super) fn steering(asm: &mut Assembler, families: &[(Family, Label)], ends: Ends) {
+pub(super) fn steering(
+    asm: &mut Assembler,
+    families: &[(Family, Label)],
+    ends: Ends,
+    needs: Needs,
+) {
     const ETH_PROTOCOL: i16 = 20;
     asm.mov(CONTEXT, Reg::R1);
     asm.load(Size::Double, Reg::R2, CONTEXT, 0);
@@ -143,7 +163,14 @@ pub(super) fn steering(asm: &mut Assembler, families: &[(Family, Label)], ends: 
     // Whether it is a SYN, in the register of the time, which steering does not ask for.
     asm.load(Size::Byte, NOW, Reg::R2, FLAGS_AT);
     asm.alu(Alu::And, NOW, FLAGS_LOOKED_AT);
-    load_addresses(asm, ETH_PROTOCOL, families, ends, |asm, to| asm.goto(to));
+    asm.load(Size::Word, Reg::R0, CONTEXT, ETH_PROTOCOL);
+    for (family, to) in families {
+        let other = unless_of(asm, *family);
+        copy_addresses(asm, *family, ends, needs);
+        asm.goto(*to);
+        asm.place(other);
+    }
+    asm.goto(ends.pass);
 }
 
 /// Whether the packet that is steered is a SYN: jumps if not.
@@ -151,43 +178,56 @@ pub(super) fn unless_syn(asm: &mut Assembler, to: Label) {
     asm.jump(Cond::NotEqual, NOW, SYN, to);
 }
 
-fn addresses(asm: &mut Assembler, protocol_at: i16, families: &[(Family, Label)], ends: Ends) {
-    load_addresses(asm, protocol_at, families, ends, begin);
-}
-
-/// Loads both addresses from the network header.
-fn load_addresses(
-    asm: &mut Assembler,
-    protocol_at: i16,
-    families: &[(Family, Label)],
-    ends: Ends,
-    go: fn(&mut Assembler, Label),
-) {
-    asm.load(Size::Word, Reg::R0, CONTEXT, protocol_at);
+/// Takes addresses out of a packet of a socket, and goes on with its family.
+fn addresses(asm: &mut Assembler, families: &[(Family, Label)], ends: Ends, needs: Needs) {
+    asm.load(Size::Word, Reg::R0, CONTEXT, SKB_PROTOCOL);
     for (family, to) in families {
-        let other = asm.label();
-        let (kind, at, bytes) = match family {
-            Family::V4 => (ETHERTYPE_V4, 12, 8),
-            Family::V6 => (ETHERTYPE_V6, 8, 32),
-        };
-        asm.jump(Cond::NotEqual, Reg::R0, ethertype(kind), other);
-        asm.mov(Reg::R1, CONTEXT);
-        asm.mov(Reg::R2, at);
-        asm.mov(Reg::R3, Reg::R10);
-        asm.alu(Alu::Add, Reg::R3, i32::from(PACKET));
-        asm.mov(Reg::R4, bytes);
-        // BPF_HDR_START_NET: real packets and those of test runs agree there.
-        asm.mov(Reg::R5, 1);
-        asm.call(SKB_LOAD_BYTES_RELATIVE);
-        asm.jump(Cond::NotEqual, Reg::R0, 0, ends.pass);
-        match family {
-            Family::V4 => keep_v4(asm, Reg::R10, PACKET),
-            Family::V6 => keep_v6(asm, Reg::R10, PACKET),
+        let other = unless_of(asm, *family);
+        if *family == Family::V4 && !needs.destination {
+            // Four bytes are to be had without a copy of them. They are there: the network layer
+            // has looked at them.
+            asm.load_packet(Size::Word, NETWORK + V4_AT);
+            asm.imm64(Reg::R3, MAPPED);
+            keep_half(asm, Reg::R0, SOURCE_HIGH, SOURCE_LOW);
+        } else {
+            copy_addresses(asm, *family, ends, needs);
         }
-        go(asm, *to);
+        begin(asm, *to);
         asm.place(other);
     }
     asm.goto(ends.pass);
+}
+
+/// Where to go on if the type of the packet, which is in `R0`, is not this family's.
+fn unless_of(asm: &mut Assembler, family: Family) -> Label {
+    let other = asm.label();
+    let kind = match family {
+        Family::V4 => ETHERTYPE_V4,
+        Family::V6 => ETHERTYPE_V6,
+    };
+    asm.jump(Cond::NotEqual, Reg::R0, ethertype(kind), other);
+    other
+}
+
+/// Copies addresses from the network header to the stack, and makes them numbers.
+fn copy_addresses(asm: &mut Assembler, family: Family, ends: Ends, needs: Needs) {
+    let (at, bytes) = match family {
+        Family::V4 => (V4_AT, 4),
+        Family::V6 => (V6_AT, 16),
+    };
+    asm.mov(Reg::R1, CONTEXT);
+    asm.mov(Reg::R2, at);
+    asm.mov(Reg::R3, Reg::R10);
+    asm.alu(Alu::Add, Reg::R3, i32::from(PACKET));
+    asm.mov(Reg::R4, bytes * needs.addresses() as i32);
+    // BPF_HDR_START_NET: real packets and those of test runs agree there.
+    asm.mov(Reg::R5, 1);
+    asm.call(SKB_LOAD_BYTES_RELATIVE);
+    asm.jump(Cond::NotEqual, Reg::R0, 0, ends.pass);
+    match family {
+        Family::V4 => keep_v4(asm, Reg::R10, PACKET, needs),
+        Family::V6 => keep_v6(asm, Reg::R10, PACKET, needs),
+    }
 }
 
 /// A type of Ethernet frames as it is in memory.
@@ -197,7 +237,13 @@ fn ethertype(number: u16) -> i32 {
 
 /// Writes the beginning of a program on an interface. `R2` is the header that is looked at, `R3`
 /// the end of the packet.
-fn link(asm: &mut Assembler, hook: Hook, families: &[(Family, Label)], ends: Ends, ports: &[u16]) {
+fn link(
+    asm: &mut Assembler,
+    hook: Hook,
+    families: &[(Family, Label)],
+    ends: Ends,
+    (ports, needs): (&[u16], Needs),
+) {
     let (data, data_end) = if hook == Hook::Xdp { (0, 4) } else { (SKB_DATA, SKB_DATA_END) };
     asm.load(Size::Word, Reg::R2, CONTEXT, data);
     asm.load(Size::Word, Reg::R3, CONTEXT, data_end);
@@ -221,13 +267,13 @@ fn link(asm: &mut Assembler, hook: Hook, families: &[(Family, Label)], ends: End
                 asm.jump(Cond::NotEqual, Reg::R4, ethertype(ETHERTYPE_V4), other);
                 link_v4(asm, ends);
                 link_tcp(asm, ports, ends);
-                keep_v4(asm, Reg::R2, 12);
+                keep_v4(asm, Reg::R2, V4_AT as i16, needs);
             }
             Family::V6 => {
                 asm.jump(Cond::NotEqual, Reg::R4, ethertype(ETHERTYPE_V6), other);
                 link_v6(asm, ends);
                 link_tcp(asm, ports, ends);
-                keep_v6(asm, Reg::R2, 8);
+                keep_v6(asm, Reg::R2, V6_AT as i16, needs);
             }
         }
         begin(asm, *to);

@@ -37,9 +37,12 @@ pub(super) fn steer(plan: &Plan<'_>, choice: Choice<'_>) -> Result<Compiled, Ker
     let (v4, v6) = (asm.label(), asm.label());
     let families = [(Family::V4, v4), (Family::V6, v6)];
     match choice {
-        Choice::Sockets { .. } => parse::steering(&mut asm, &families, ends),
+        Choice::Sockets { .. } => parse::steering(&mut asm, &families, ends, plan.needs()),
         #[cfg(test)]
-        Choice::Result => parse::parse(&mut asm, parse::Hook::TestRun, &families, ends, &[]),
+        Choice::Result => {
+            let needs = plan.needs();
+            parse::parse(&mut asm, parse::Hook::TestRun, &families, ends, &[], needs);
+        }
     }
     let functions = Functions { bucket: asm.label(), keyed: asm.label(), policed: asm.label() };
     // The default class is what is left at the end of a line.
