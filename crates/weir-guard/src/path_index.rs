@@ -99,9 +99,9 @@ impl PathIndex {
 struct Tree {
     /// The first is the root; one more than there are nodes.
     nodes: Box<[Node]>,
-    /// By node: the byte that leads to it from above. Sorted among nodes of the same one above.
+    /// By node: the byte that leads to it from above, which the root has no use for.
     firsts: Box<[u8]>,
-    /// What must follow that byte.
+    /// What must follow, byte by byte, before there is a choice again.
     labels: Box<[u8]>,
     finds: Box<[Candidate]>,
 }
@@ -130,9 +130,9 @@ impl Tree {
         // Nodes to be made: the texts that go through each, and how much of them leads to it.
         let mut plan = vec![(&texts[..], 0)];
         while let Some(&(through, above)) = plan.get(nodes.len()) {
-            let depth = if nodes.is_empty() { 0 } else { shared(through) };
+            let depth = shared(through);
             let label = labels.len() as u32;
-            labels.extend_from_slice(&through[0].bytes[(above + 1).min(depth)..depth]);
+            labels.extend_from_slice(&through[0].bytes[above..depth]);
             // What ends here is sorted before all that goes on.
             let (here, on) = through.split_at(through.partition_point(|t| t.bytes.len() == depth));
             let of = |is_whole| here.iter().filter(move |t| t.is_whole == is_whole);
@@ -143,7 +143,7 @@ impl Tree {
             nodes.push(Node { label, below: plan.len() as u32, all, whole });
             for below in on.chunk_by(|a, b| a.bytes[depth] == b.bytes[depth]) {
                 firsts.push(below[0].bytes[depth]);
-                plan.push((below, depth));
+                plan.push((below, depth + 1));
             }
         }
         let (label, below, all) = (labels.len() as u32, nodes.len() as u32, finds.len() as u32);
@@ -159,18 +159,18 @@ impl Tree {
     #[inline]
     fn walk(&self, text: &[u8], found: &mut Candidates) {
         let (mut at, mut rest) = (0, text);
-        while let Some([node, next]) = self.nodes.get(at..at + 2) {
+        loop {
+            let (node, next) = (self.nodes[at], self.nodes[at + 1]);
+            let label = &self.labels[node.label as usize..next.label as usize];
+            let Some(after) = rest.strip_prefix(label) else { return };
             add(found, &self.finds[node.all as usize..node.whole as usize]);
-            let Some((first, after)) = rest.split_first() else {
+            let Some((first, after)) = after.split_first() else {
                 return add(found, &self.finds[node.whole as usize..next.all as usize]);
             };
             let below = &self.firsts[node.below as usize..next.below as usize];
-            let Ok(way) = below.binary_search(first) else { return };
-            at = node.below as usize + way;
-            let Some([node, next]) = self.nodes.get(at..at + 2) else { return };
-            let label = &self.labels[node.label as usize..next.label as usize];
-            let Some(after) = after.strip_prefix(label) else { return };
-            rest = after;
+            // Mostly a few, which is too few to be halved.
+            let Some(way) = below.iter().position(|byte| byte == first) else { return };
+            (at, rest) = (node.below as usize + way, after);
         }
     }
 }

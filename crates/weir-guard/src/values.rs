@@ -50,8 +50,12 @@ impl Names {
 pub(crate) struct Values<'r, 'a> {
     names: &'r Names,
     subject: &'r Subject<'a>,
-    /// By slot: it has been looked up. Empty until somebody asks.
-    known: SmallVec<[bool; 16]>,
+    /// By slot: the header field has been looked up. Empty until somebody asks.
+    has_header: SmallVec<[bool; 16]>,
+    /// All cookies that rules ask for have been looked up.
+    has_cookies: bool,
+    /// Likewise, parameters of the query.
+    has_parameters: bool,
     /// What was found, by slot: of most names nothing, of nearly all others one.
     found: SmallVec<[(usize, Cow<'a, [u8]>); 2]>,
 }
@@ -59,7 +63,8 @@ pub(crate) struct Values<'r, 'a> {
 impl<'r, 'a> Values<'r, 'a> {
     #[inline]
     pub(crate) fn new(names: &'r Names, subject: &'r Subject<'a>) -> Values<'r, 'a> {
-        Values { names, subject, known: SmallVec::new(), found: SmallVec::new() }
+        let (has_header, found) = (SmallVec::new(), SmallVec::new());
+        Values { names, subject, has_header, has_cookies: false, has_parameters: false, found }
     }
 
     #[inline]
@@ -74,38 +79,44 @@ impl<'r, 'a> Values<'r, 'a> {
     /// The values of a name.
     #[inline]
     pub(crate) fn of(&mut self, slot: usize) -> impl Iterator<Item = &[u8]> {
-        if self.known.get(slot) != Some(&true) {
-            self.look_up(slot);
+        let (kind, name) = &self.names.0[slot];
+        match kind {
+            Kind::Header if self.has_header.get(slot) != Some(&true) => {
+                self.find_header(slot, name)
+            }
+            Kind::Cookie if !self.has_cookies => self.find_cookies(),
+            Kind::Query if !self.has_parameters => self.find_parameters(),
+            _ => {}
         }
         self.found.iter().filter(move |(of, _)| *of == slot).map(|(_, value)| &**value)
     }
 
-    fn look_up(&mut self, slot: usize) {
-        self.known.resize(self.names.0.len(), false);
-        let (names, subject, found) = (self.names, self.subject, &mut self.found);
-        let (kind, name) = &names.0[slot];
-        let mut keep = |name: &[u8], value| {
-            if let Some(slot) = names.find(*kind, name) {
-                found.push((slot, value));
-            }
-        };
-        match kind {
-            Kind::Header => {
-                self.known[slot] = true;
-                let see = &mut |value| found.push((slot, Cow::Borrowed(value)));
-                return subject.fields.values(name, see);
-            }
-            Kind::Cookie => subject.fields.values("cookie", &mut |field| {
-                each_cookie(field, |name, value| keep(name, Cow::Borrowed(value)));
-            }),
-            Kind::Query => {
-                let query = subject.query.unwrap_or_default();
-                each_parameter(query, |name, value| keep(&name, value));
-            }
-        }
-        // All names of such a kind are looked for at once.
-        for ((of, _), known) in names.0.iter().zip(&mut self.known) {
-            *known |= of == kind;
+    fn find_header(&mut self, slot: usize, name: &str) {
+        self.has_header.resize(self.names.0.len(), false);
+        self.has_header[slot] = true;
+        let see = &mut |value| self.found.push((slot, Cow::Borrowed(value)));
+        self.subject.fields.values(name, see);
+    }
+
+    fn find_cookies(&mut self) {
+        self.has_cookies = true;
+        self.subject.fields.values("cookie", &mut |field| {
+            each_cookie(field, |name, value| {
+                self.keep(Kind::Cookie, name, Cow::Borrowed(value));
+            });
+        });
+    }
+
+    fn find_parameters(&mut self) {
+        self.has_parameters = true;
+        each_parameter(self.subject.query.unwrap_or_default(), |name, value| {
+            self.keep(Kind::Query, &name, value);
+        });
+    }
+
+    fn keep(&mut self, kind: Kind, name: &[u8], value: Cow<'a, [u8]>) {
+        if let Some(slot) = self.names.find(kind, name) {
+            self.found.push((slot, value));
         }
     }
 }

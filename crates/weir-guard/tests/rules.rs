@@ -357,7 +357,15 @@ prop_compose! {
         from in prop::option::of((0_u32..4, 0_u32..4)),
         site in prop::option::of(prop::bool::ANY),
         method in prop::option::of(prop::bool::ANY),
+        others in prop::collection::vec(prop::option::weighted(0.1, prop::bool::ANY), 5),
     ) -> Match {
+        // One that holds, or one that does not, if there is any.
+        let either = |at: usize, holds: &str, fails: &str| -> Vec<String> {
+            others[at].map(|it| if it { holds } else { fails }.to_owned()).into_iter().collect()
+        };
+        let port = |at: usize, port: u16| -> Vec<(u16, u16)> {
+            others[at].map(|it| if it { (1, port) } else { (port + 1, 9999) }).into_iter().collect()
+        };
         let ip = |last: u32| std::net::IpAddr::from((0x0a00_0000 + last).to_be_bytes());
         Match {
             from: from.and_then(|(at, n)| AddressSet::new(vec![(ip(at), ip(at + n))])),
@@ -369,6 +377,14 @@ prop_compose! {
                 .into_iter().collect(),
             methods: method.map(|it| if it { "GET" } else { "POST" }.to_owned())
                 .into_iter().collect(),
+            ports: port(0, 80),
+            from_ports: port(1, 99),
+            server_names: either(2, "*.example", "example"),
+            content_types: either(3, "text/*", "image/*"),
+            to: others[4].and_then(|it| {
+                let to = [10, 9, 9, if it { 9 } else { 8 }].into();
+                AddressSet::new(vec![(to, to)])
+            }),
             ..Match::default()
         }
     }
@@ -427,6 +443,11 @@ proptest! {
                 && on.from.as_ref().is_none_or(|from| from.contains(source))
                 && !on.sites.contains(&"other".to_owned())
                 && !on.methods.contains(&"POST".to_owned())
+                && on.ports.iter().all(|(first, _)| *first == 1)
+                && on.from_ports.iter().all(|(first, _)| *first == 1)
+                && on.server_names.iter().all(|name| name == "*.example")
+                && on.content_types.iter().all(|media_type| media_type == "text/*")
+                && on.to.as_ref().is_none_or(|to| to.contains([10, 9, 9, 9].into()))
         };
         let expected: Vec<bool> = rules.iter().map(holds).collect();
         let rules = rules.into_iter().enumerate().map(|(number, on)| {
@@ -440,11 +461,12 @@ proptest! {
         let (cookie, query) = (joined(&cookies, "; "), joined(&queries, "&"));
         let mut list: Vec<(&str, &str)> =
             headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        list.push(("cookie", &cookie));
+        list.extend([("cookie", cookie.as_str()), ("content-type", "Text/HTML; charset=utf-8")]);
         let list = Headers(&list);
         let source = format!("10.0.0.{last}:99");
         let asked = request(&target, &list);
-        let subject = Subject { ends: ends(&source), query: Some(&query), ..asked };
+        let server_name = Some("shop.example");
+        let subject = Subject { ends: ends(&source), query: Some(&query), server_name, ..asked };
         rules.decide(&subject, &at(0), false);
         let met: Vec<bool> =
             rules.states().map(|(_, state)| state.counted(Count::Met) == 1).collect();
