@@ -21,8 +21,8 @@ use weir_net::Stream;
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
 use crate::outgoing::{Outgoing, fill, poll_write_some};
-use crate::pipeline;
-use crate::pipeline::fast::{self, Fast};
+use crate::pipeline::fast::{self, Fast, Hit};
+use crate::pipeline::{self, Seen};
 
 /// Bytes read at once: longer than an ordinary head.
 const READ_BYTES: usize = 4096;
@@ -84,7 +84,7 @@ enum Step {
         last: bool,
     },
     /// A hit whose client takes its time.
-    Sending(Box<SendingHit>),
+    Sending(Box<Hit>),
     /// A request that took, or takes, the full way through the pipeline.
     Asked(Box<Asked>),
     /// A request that is not for the fast lane; it was put back.
@@ -118,18 +118,25 @@ fn read(
         stream.unread(bytes.to_vec());
         return Poll::Ready(Ok(Step::Other));
     };
-    let seen = match fast::answer(connection, &head, bytes) {
-        Fast::Hit(hit) => {
-            put_back(stream, &bytes[head.len..]);
-            return Poll::Ready(begin_hit(stream, connection, hit, cx));
-        }
-        Fast::Reply(reply) => {
-            put_back(stream, &bytes[head.len..]);
+    let mut seen = Seen::default();
+    let mut answer = fast::answer(connection, &head, bytes, &mut seen);
+    if answer.is_some() {
+        put_back(stream, &bytes[head.len..]);
+    }
+    // A hit is sent from where it was made: it is too large to be moved for nothing.
+    if let Some(Fast::Hit(hit)) = &mut answer
+        && let Poll::Ready(sent) = begin_hit(stream, connection, hit, cx)
+    {
+        return Poll::Ready(sent.map(|()| Step::Sent { last: hit.last }));
+    }
+    match answer {
+        Some(Fast::Hit(hit)) => return Poll::Ready(Ok(Step::Sending(Box::new(hit)))),
+        Some(Fast::Reply(reply)) => {
             let (is_head, last) = (head.is_head, head.closes);
             return Poll::Ready(Ok(Step::Asked(Box::new(Asked { reply, is_head, last }))));
         }
-        Fast::Full(seen) => seen,
-    };
+        None => {}
+    }
     let Some(parts) = head.to_parts() else {
         stream.unread(bytes.to_vec());
         return Poll::Ready(Ok(Step::Other));
@@ -174,43 +181,31 @@ async fn wait(stream: &mut Stream, reply: Reply) -> io::Result<Response<ReplyBod
 fn begin_hit(
     stream: &mut Stream,
     connection: &Connection,
-    hit: fast::Hit,
+    hit: &mut Hit,
     cx: &mut Context<'_>,
-) -> io::Result<Step> {
-    let last = hit.last;
-    if last {
+) -> Poll<io::Result<()>> {
+    if hit.last {
         connection.socket.set_last();
     }
-    let mut sending = SendingHit { hit, sent: 0 };
-    match sending.poll_send(stream, cx) {
-        Poll::Ready(result) => result.map(|()| Step::Sent { last }),
-        Poll::Pending => Ok(Step::Sending(Box::new(sending))),
-    }
+    hit.poll_send(stream, cx)
 }
 
-async fn send_hit(stream: &mut Stream, mut sending: Box<SendingHit>) -> io::Result<bool> {
-    poll_fn(|cx| sending.poll_send(stream, cx)).await?;
-    Ok(sending.hit.last)
+async fn send_hit(stream: &mut Stream, mut hit: Box<Hit>) -> io::Result<bool> {
+    poll_fn(|cx| hit.poll_send(stream, cx)).await?;
+    Ok(hit.last)
 }
 
-/// A hit on its way.
-struct SendingHit {
-    hit: fast::Hit,
-    /// Bytes that the socket has taken.
-    sent: usize,
-}
-
-impl SendingHit {
+impl Hit {
     fn poll_send(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let fast::Hit { record, head, object, .. } = &mut self.hit;
+        let Hit { record, head, object, sent, .. } = self;
         let body = object.body();
         let total = head.len() + body.len() as usize;
-        while self.sent < total {
+        while *sent < total {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let pieces = std::iter::once(&head[..]).chain(body.chunks().iter().map(|c| &c[..]));
-            let count = fill(&mut slices, pieces, self.sent);
-            self.sent += ready!(poll_write_some(stream, &slices[..count], cx))?;
-            record.body_bytes = self.sent.saturating_sub(head.len()) as u64;
+            let count = fill(&mut slices, pieces, *sent);
+            *sent += ready!(poll_write_some(stream, &slices[..count], cx))?;
+            record.body_bytes = sent.saturating_sub(head.len()) as u64;
         }
         record.complete = true;
         Poll::Ready(Ok(()))

@@ -22,14 +22,11 @@ use crate::seldom::Seldom;
 pub(crate) struct Record {
     connection: Arc<Connection>,
     route: Option<Arc<Route>>,
-    /// The site of a request without a route.
-    site: Option<Arc<SiteInfo>>,
     started: Instant,
     /// The client asks for the head alone, whatever plugins make of its request.
     is_head: bool,
-    /// The client, as the log names it.
-    client: Option<IpAddr>,
-    remembered: Option<Box<Remembered>>,
+    /// What the log's line needs, where there is one.
+    line: Option<Box<Line>>,
     pub(crate) status: u16,
     pub(crate) cache: CacheResult,
     pub(crate) body_bytes: u64,
@@ -48,6 +45,14 @@ pub(crate) struct Record {
     is_unbounded: bool,
 }
 
+/// What is kept of a request for the log.
+struct Line {
+    /// The request's, as long as it has no route.
+    site: Arc<SiteInfo>,
+    client: Option<IpAddr>,
+    remembered: Remembered,
+}
+
 impl Record {
     /// Begins the account.
     pub(crate) fn start(connection: &Arc<Connection>, started: Instant, is_head: bool) -> Record {
@@ -55,11 +60,9 @@ impl Record {
         Record {
             connection: Arc::clone(connection),
             route: None,
-            site: None,
             started,
             is_head,
-            client: connection.client.map(|address| address.ip()),
-            remembered: None,
+            line: None,
             status: 0,
             cache: CacheResult::None,
             body_bytes: 0,
@@ -73,7 +76,7 @@ impl Record {
         }
     }
 
-    /// The route is known: if its site keeps a log, what the line needs is remembered.
+    /// The route is known.
     pub(crate) fn set_route(
         &mut self,
         route: &Arc<Route>,
@@ -83,19 +86,13 @@ impl Record {
         headers: &HeaderMap,
     ) {
         self.ends_with_connection = version < Version::HTTP_11;
-        if route.site.log.is_some() {
-            self.client = self.connection.client_of(headers);
-            self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
-        }
+        self.remember(&route.site, headers, || Remembered::of(method, uri, version, headers));
         self.route = Some(Arc::clone(route));
     }
 
     /// The same for a plain request of HTTP/1.1.
     pub(crate) fn set_plain_route(&mut self, route: &Arc<Route>, request: &PlainGet<'_>) {
-        if route.site.log.is_some() {
-            self.client = self.connection.client_of(&request.forwarding);
-            self.remembered = Some(Box::new(Remembered::of_plain(request)));
-        }
+        self.remember(&route.site, &request.forwarding, || Remembered::of_plain(request));
         self.route = Some(Arc::clone(route));
     }
 
@@ -108,11 +105,21 @@ impl Record {
         version: Version,
         headers: &HeaderMap,
     ) {
+        self.remember(&site, headers, || Remembered::of(method, uri, version, headers));
+    }
+
+    /// Remembers what the line needs, if the site keeps a log. `headers` may name the client.
+    #[inline]
+    fn remember(
+        &mut self,
+        site: &Arc<SiteInfo>,
+        headers: &HeaderMap,
+        remembered: impl FnOnce() -> Remembered,
+    ) {
         if site.log.is_some() {
-            self.client = self.connection.client_of(headers);
-            self.remembered = Some(Box::new(Remembered::of(method, uri, version, headers)));
+            let (site, client) = (Arc::clone(site), self.connection.client_of(headers));
+            self.line = Some(Box::new(Line { site, client, remembered: remembered() }));
         }
-        self.site = Some(site);
     }
 
     /// When the request's head was there.
@@ -184,9 +191,8 @@ impl Record {
         self.route.as_ref().map_or(("", ""), |r| (r.site.name.as_str(), r.metrics.route.as_str()))
     }
 
-    fn log(&self, remembered: &Remembered) {
-        let site = self.route.as_ref().map(|route| &route.site).or(self.site.as_ref());
-        let Some(site) = site else { return };
+    fn log(&self, Line { site, client, remembered }: &Line) {
+        let site = self.route.as_ref().map_or(site, |route| &route.site);
         let Some(log) = &site.log else { return };
         let bytes = |value| Option::map(Option::as_ref(value), http::HeaderValue::as_bytes);
         let rules = self.connection.worker.shared.guard.rules();
@@ -196,7 +202,7 @@ impl Record {
             self.connection.worker.index,
             &Entry {
                 at: remembered.at,
-                client: self.client,
+                client: *client,
                 site: &site.name,
                 route: self.names().1,
                 line: Some((&remembered.method, &remembered.uri, remembered.version)),
@@ -269,8 +275,8 @@ impl Drop for Record {
         if let Some(passage) = self.passage.as_ref().filter(|_| self.complete) {
             passage.end(status, took);
         }
-        if let Some(remembered) = &self.remembered {
-            self.log(remembered);
+        if let Some(line) = &self.line {
+            self.log(line);
         }
     }
 }

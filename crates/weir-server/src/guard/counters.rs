@@ -43,7 +43,7 @@ impl ClassCounters {
 
     #[inline]
     pub(super) fn count(&self, worker: usize, class: ClassId, offer: Offer) {
-        let shard = &self.0[worker % self.0.len()];
+        let Some(shard) = self.0.get(worker) else { return };
         let count = &shard.0[usize::from(class.0) % CLASSES_MAX][offer as usize];
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
     }

@@ -9,12 +9,13 @@ mod load;
 mod rates;
 mod subject;
 
+use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Cache};
 use parking_lot::Mutex;
 use weir_config::Config;
 use weir_guard::{Ban, ClassId, Decision, Ends, Moment, Rules};
@@ -30,12 +31,15 @@ pub(crate) use subject::{Asked, HeadFields, MapFields};
 
 use crate::connection::Connection;
 
+/// Rules as a thread remembers them.
+type KnownRules = Cache<Arc<ArcSwap<Rules>>, Arc<Rules>>;
+
 /// No class's rank: there are at most eight.
 const SOME_RULES: u8 = u8::MAX;
 
 /// Everything that overload control shares among workers.
 pub(crate) struct Guard {
-    rules: ArcSwap<Rules>,
+    rules: Arc<ArcSwap<Rules>>,
     /// The class of all requests where there is no rule; [`SOME_RULES`] where there are.
     without_rules: AtomicU8,
     /// Some peers may be proxies that are trusted.
@@ -70,7 +74,7 @@ impl Guard {
         let rules = Rules::new(guard, workers, None);
         Guard {
             without_rules: AtomicU8::new(without_rules(&rules)),
-            rules: ArcSwap::from_pointee(rules),
+            rules: Arc::new(ArcSwap::from_pointee(rules)),
             has_proxies: AtomicBool::new(has_proxies(config)),
             in_force: ArcSwap::from_pointee(InForce::of_configuration(guard)),
             origin: Instant::now(),
@@ -192,14 +196,30 @@ impl Guard {
         asked: &Asked<'a>,
         now: Instant,
     ) -> Decision {
-        let rules = self.rules.load();
         let (subject, as_connection) = asked.subject(connection);
-        let moment = asked.at(self.moment(connection.worker.index, now));
-        let decision = rules.decide(&subject, &moment, as_connection);
+        let moment = || asked.at(self.moment(connection.worker.index, now));
+        let decide = |rules: &Rules| rules.decide_at(&subject, moment, as_connection);
+        let decision = self.with_rules(decide);
         if let Some(refused) = decision.refusal() {
             self.punish(&subject.ends, refused.banned);
         }
         decision
+    }
+
+    /// Does something with the rules in force, which a thread remembers: to see that they are still
+    /// the same takes no more than a look at where they are.
+    #[inline]
+    fn with_rules<R>(&self, act: impl FnOnce(&Rules) -> R) -> R {
+        thread_local! {
+            static KNOWN: RefCell<Option<KnownRules>> = const { RefCell::new(None) };
+        }
+        KNOWN.with_borrow_mut(|known| {
+            let known = match known {
+                Some(known) if std::ptr::eq(known.arc_swap(), &*self.rules) => known,
+                _ => known.insert(Cache::new(Arc::clone(&self.rules))),
+            };
+            act(known.load())
+        })
     }
 
     /// Goes on with what plugins have made of a request. It has been counted as one that went on.
@@ -264,7 +284,7 @@ impl Guard {
 
     /// A worker's load.
     pub(crate) fn load(&self, worker: usize) -> &Load {
-        &self.loads[worker % self.loads.len()]
+        self.loads.get(worker).unwrap_or(&self.loads[0])
     }
 
     /// Every worker's load, by its number.

@@ -29,6 +29,8 @@ pub(crate) struct Hit {
     pub(crate) object: Arc<Object>,
     /// The connection ends with this response.
     pub(crate) last: bool,
+    /// Bytes that the socket has taken.
+    pub(crate) sent: usize,
 }
 
 /// What the fast path makes of a request.
@@ -37,18 +39,11 @@ pub(crate) enum Fast {
     Hit(Hit),
     /// A hit that plugins make something else of.
     Reply(Reply),
-    /// It takes the full path, on from where it has got to.
-    Full(Seen),
 }
 
-/// Answers a request, if it is plain and a hit. `raw` begins with the request.
-pub(crate) fn answer(connection: &Arc<Connection>, head: &Head<'_, '_>, raw: &[u8]) -> Fast {
-    let mut seen = Seen::default();
-    let answer = try_answer(connection, head, raw, &mut seen);
-    answer.unwrap_or(Fast::Full(seen))
-}
-
-fn try_answer(
+/// Answers a request, if it is plain and a hit. Otherwise it takes the full path, on from what was
+/// `seen`. `raw` begins with the request.
+pub(crate) fn answer(
     connection: &Arc<Connection>,
     head: &Head<'_, '_>,
     raw: &[u8],
@@ -114,7 +109,7 @@ fn try_answer(
     }
     record.status = StatusCode::OK.as_u16();
     record.cache = CacheResult::Hit;
-    Some(Fast::Hit(Hit { record, head: response_head, object, last }))
+    Some(Fast::Hit(Hit { record, head: response_head, object, last, sent: 0 }))
 }
 
 /// The part of a response's head that is the same for every hit of an object, as it is sent.
