@@ -69,6 +69,17 @@ impl Limit {
 impl Rules {
     /// Explains what would become of a request at a moment. Takes nothing from any bucket.
     pub fn explain(&self, subject: &Subject<'_>, moment: &Moment) -> Explained {
+        self.explain_with(subject, moment, &|_| None)
+    }
+
+    /// The same where somebody else keeps buckets of rules for connections: `elsewhere` says how
+    /// many tokens are left in that of a rule.
+    pub fn explain_with(
+        &self,
+        subject: &Subject<'_>,
+        moment: &Moment,
+        elsewhere: &dyn Fn(&str) -> Option<u64>,
+    ) -> Explained {
         let mut values = Values::new(&self.names, subject);
         let (mut class, mut given, mut refused_by) = (self.classes().default(), false, None);
         let mut rules = Vec::new();
@@ -93,7 +104,13 @@ impl Rules {
                 met.gives_class = rule.class.filter(|_| !given);
                 (class, given) = (met.gives_class.unwrap_or(class), given || rule.class.is_some());
                 let key = self.value_key(rule, &mut values);
-                met.limit = rule.limits().then(|| self.limit(rule, &subject.ends, key, moment));
+                met.limit = rule.limits().then(|| {
+                    let mut limit = self.limit(rule, &subject.ends, key, moment);
+                    if let Some(left) = elsewhere(&rule.name).filter(|_| limit.of_connections) {
+                        limit.tokens_left = Some(left);
+                    }
+                    limit
+                });
                 met.ends = rule.pass;
             }
             let refuses = met.limit.as_ref().is_some_and(Limit::refuses);

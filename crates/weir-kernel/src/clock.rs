@@ -1,8 +1,11 @@
 //! What programs tell the time by. The process compares with its own CLOCK_MONOTONIC, which both
 //! clocks here are readings of.
 
+use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
+
 use crate::asm::Assembler;
 use crate::error::KernelError;
+use crate::limits::TIME_NS_MAX;
 use crate::sys::{LoadedProgram, ProgramKind};
 
 const KTIME_GET_NS: i32 = 5;
@@ -21,9 +24,7 @@ pub(crate) enum Clock {
 impl Clock {
     /// The cheapest that the kernel has.
     pub(crate) fn known() -> Clock {
-        let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
-        let tick_ns = tick.tv_sec.cast_unsigned() * 1_000_000_000 + tick.tv_nsec.cast_unsigned();
-        let coarse = Clock::Coarse { tick_ns };
+        let coarse = Clock::Coarse { tick_ns: ns(clock_getres(ClockId::MonotonicCoarse)) };
         let mut asm = Assembler::new();
         asm.call(coarse.function());
         asm.exit_with(0);
@@ -42,6 +43,23 @@ impl Clock {
         }
     }
 
+    /// What it says now.
+    pub(crate) fn now_ns(self) -> u64 {
+        let id = match self {
+            Clock::Coarse { .. } => ClockId::MonotonicCoarse,
+            Clock::Exact => ClockId::Monotonic,
+        };
+        ns(clock_gettime(id))
+    }
+
+    /// The count of ticks that belongs to it.
+    pub(crate) fn jiffies(self) -> Option<Jiffies> {
+        match self {
+            Clock::Coarse { tick_ns } if tick_ns > 0 => Some(Jiffies { tick_ns }),
+            _ => None,
+        }
+    }
+
     /// How much time may pass unseen. A bucket has room for what comes in that, or it would lose
     /// of its rate: as if a few milliseconds' worth were the least burst.
     pub(crate) fn tick_ns(self) -> u64 {
@@ -49,6 +67,31 @@ impl Clock {
             Clock::Coarse { tick_ns } => tick_ns,
             Clock::Exact => 0,
         }
+    }
+}
+
+/// A time, or a span of it. No clock here is before its beginning.
+fn ns(time: Timespec) -> u64 {
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Time as the kernel's count of ticks, in parts of one: reading it is a load from memory (Linux
+/// 5.6 and newer make it that), but nobody else measures so, and it is not the time of any clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Jiffies {
+    tick_ns: u64,
+}
+
+impl Jiffies {
+    pub(crate) const FUNCTION: i32 = 118;
+
+    /// Bits of a tick's parts: 4 ns at 250 ticks a second, and room for 500 years of them.
+    pub(crate) const PART_BITS: i32 = 20;
+
+    /// A span of time in parts, 1 at least.
+    pub(crate) fn of_ns(self, ns: u64) -> u64 {
+        let parts = (u128::from(ns) << Self::PART_BITS) / u128::from(self.tick_ns);
+        u64::try_from(parts).unwrap_or(u64::MAX).clamp(1, TIME_NS_MAX)
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::policy::Policy;
-use crate::state::{CONTENDED, DROPPED, FORGOTTEN, OFFERED, PENALISED, State, UNSTEERED};
+use crate::policy::{Key, Limit, Policy};
+use crate::state::{
+    CONTENDED, DROPPED, FORGOTTEN, OFFERED, PENALISED, SPARED, SPARED_ALL, State, UNSTEERED,
+};
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,9 @@ pub struct RuleCounters {
     pub offered: u64,
     /// Those of them that it dropped.
     pub dropped: u64,
+    /// Those of them that it would have dropped, were there overload. `None` of rules for always,
+    /// and of those with buckets by source, whom the kernel does not look up for that.
+    pub spared: Option<u64>,
 }
 
 impl Counters {
@@ -39,7 +44,17 @@ impl Counters {
         let word = |index| state.word(index).load(Ordering::Relaxed);
         let rules = policy.rules.iter().zip(slots).map(|(rule, slot)| {
             let word = |word| state.of_rule(*slot, word).load(Ordering::Relaxed);
-            RuleCounters { name: rule.name.clone(), offered: word(OFFERED), dropped: word(DROPPED) }
+            let can_spare = match rule.limit {
+                Some(Limit::Refuse) => !rule.always,
+                Some(Limit::Rate(_, Key::Rule)) => !rule.always && state.jiffies().is_some(),
+                _ => false,
+            };
+            RuleCounters {
+                name: rule.name.clone(),
+                offered: word(OFFERED) + word(SPARED_ALL),
+                dropped: word(DROPPED),
+                spared: can_spare.then(|| word(SPARED) + word(SPARED_ALL)),
+            }
         });
         let classes = policy.classes.iter().take(policy.class_count()).enumerate();
         let classes = classes

@@ -1,7 +1,7 @@
 //! Every limit of this crate, and how it was chosen.
 
-/// Rules in the kernel at a time, old and new ones of a reload together: each has 64 bytes of the
-/// shared state.
+/// Rules in the kernel at a time, old and new ones of a reload together: each has 128 bytes of
+/// the shared state.
 pub const RULES_MAX: usize = 4096;
 
 /// Classes; the configuration knows at most 8.

@@ -126,6 +126,8 @@ fn cases() -> Vec<Case> {
         ),
         of("bucket by source, known", vec![rate(source)], vec![syn_v4()]),
         of("bucket by source, 64 known", vec![rate(source)], v4()),
+        of("1 rule, bucket under overload only", vec![spare(Key::Rule)], vec![syn_v4()]),
+        of("1 rule, refused under overload", vec![refuse_under_overload()], vec![syn_v4()]),
         penalties(of("no rule, others under penalties", Vec::new(), v4())),
         penalties(of("no rule, others under penalties, IPv6", Vec::new(), v6())),
     ]
@@ -150,6 +152,15 @@ fn rule() -> Rule {
 fn rate(key: Key) -> Rule {
     let pace = Pace::new(u32::MAX, Duration::from_secs(1), u32::MAX);
     Rule { limit: Some(Limit::Rate(pace, key)), ..rule() }
+}
+
+/// The same, but only under overload, which there is not: it is counted what it would drop.
+fn spare(key: Key) -> Rule {
+    Rule { always: false, ..rate(key) }
+}
+
+fn refuse_under_overload() -> Rule {
+    Rule { limit: Some(Limit::Refuse), always: false, ..rule() }
 }
 
 /// One of rules for a /24 each, with a class and a rate.

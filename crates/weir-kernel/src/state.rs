@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_config::PrefixLengths;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Jiffies};
 use crate::error::KernelError;
 use crate::limits::{CLASSES_MAX, PENALTIES_MAX, RULES_MAX, WAYS};
 use crate::policy::Pace;
@@ -36,22 +36,32 @@ pub(crate) const CONTENDED: usize = LINE + 2;
 pub(crate) const UNSTEERED: usize = LINE + 3;
 /// Connections by class, a line each.
 const CLASSES: usize = 2 * LINE;
-/// Rules, a line each.
+/// Rules, two lines each.
 const RULES: usize = CLASSES + CLASSES_MAX * LINE;
-const WORDS: usize = RULES + RULES_MAX * LINE;
+const WORDS: usize = RULES + RULES_MAX * RULE;
 
 // Words of a rule's line.
 /// Theoretical arrival time of the rule's own bucket.
 pub(crate) const ARRIVAL: usize = 0;
 pub(crate) const INTERVAL: usize = 1;
 pub(crate) const TOLERANCE: usize = 2;
-/// Connections that the rule means.
+/// Connections that the rule means, but for those of [`SPARED_ALL`].
 pub(crate) const OFFERED: usize = 3;
 /// Those of them that it dropped.
 pub(crate) const DROPPED: usize = 4;
 /// The class it gives, plus one; read from here, so that the verifier need not follow every class
 /// apart.
 pub(crate) const CLASS: usize = 5;
+/// Those that it would have dropped, were there overload; it means them besides.
+pub(crate) const SPARED: usize = 6;
+/// The same of a rule that would have dropped all, so that one count does for both.
+pub(crate) const SPARED_ALL: usize = 7;
+/// A bucket of what would be dropped, in [`Jiffies`](crate::clock::Jiffies): kept while nothing is.
+pub(crate) const SPARE_ARRIVAL: usize = LINE;
+pub(crate) const SPARE_INTERVAL: usize = LINE + 1;
+pub(crate) const SPARE_TOLERANCE: usize = LINE + 2;
+/// Words of a rule: a line for what each connection meets, another for the rest.
+const RULE: usize = 2 * LINE;
 
 /// What a table of keys has for each: the fingerprint of the key and a time. An entry whose time is
 /// past says nothing, and is as good as none.
@@ -105,6 +115,11 @@ impl State {
         self.penalties.fd()
     }
 
+    /// What programs measure time by where they only count, if there is such a thing.
+    pub(crate) fn jiffies(&self) -> Option<Jiffies> {
+        self.clock.jiffies()
+    }
+
     /// A word that all rules share.
     pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
         &self.shared.words()[index]
@@ -122,7 +137,7 @@ impl State {
 
     /// Makes a slot a rule's that has none: an idle bucket, and nothing counted.
     pub(crate) fn clear_rule(&self, slot: usize) {
-        for word in 0..LINE {
+        for word in 0..RULE {
             self.of_rule(slot, word).store(0, Ordering::Relaxed);
         }
     }
@@ -133,9 +148,37 @@ impl State {
             self.of_rule(slot, INTERVAL).store(pace.interval_ns, Ordering::Relaxed);
             let tolerance_ns = pace.tolerance_ns.max(self.clock.tick_ns());
             self.of_rule(slot, TOLERANCE).store(tolerance_ns, Ordering::Relaxed);
+            if let Some(jiffies) = self.jiffies() {
+                let [interval, tolerance] =
+                    [pace.interval_ns, tolerance_ns].map(|ns| jiffies.of_ns(ns));
+                self.of_rule(slot, SPARE_INTERVAL).store(interval, Ordering::Relaxed);
+                self.of_rule(slot, SPARE_TOLERANCE).store(tolerance, Ordering::Relaxed);
+            }
         }
         let class = class.map_or(0, |class| class as u64 + 1);
         self.of_rule(slot, CLASS).store(class, Ordering::Relaxed);
+    }
+
+    /// Connections that a bucket lets through now: that of a rule, or of a key in a table.
+    pub(crate) fn tokens_left(&self, slot: usize, key: Option<(&Mapped, u64)>) -> u64 {
+        let word = |word| self.of_rule(slot, word).load(Ordering::Relaxed);
+        let arrival = match key {
+            None => word(ARRIVAL),
+            // One that is not known has used nothing.
+            Some((table, mark)) => entries(table, mark)
+                .find(|pair| pair[0].load(Ordering::Relaxed) == mark)
+                .map_or(0, |pair| pair[1].load(Ordering::Relaxed)),
+        };
+        let (interval, tolerance) = (word(INTERVAL).max(1), word(TOLERANCE));
+        let ahead = arrival.saturating_sub(self.clock.now_ns());
+        tolerance.checked_sub(ahead).map_or(0, |room| room / interval + 1)
+    }
+
+    /// What a table knows a rule's bucket for a source by.
+    pub(crate) fn mark(&self, rule: &str, source: IpAddr, by: PrefixLengths) -> u64 {
+        let (high, low) = halves(source);
+        let (high_mask, low_mask) = prefix_mask(prefix_bits(source.is_ipv4(), by));
+        fingerprint(self.seeds, rule_id(rule), high & high_mask, low & low_mask)
     }
 
     /// Polices a source's prefix until a time of the monotonic clock. A table's line that is full
@@ -146,10 +189,7 @@ impl State {
         let (high_mask, low_mask) = prefix_mask(bits);
         // Prefixes of different lengths are different, whatever their bits.
         let mark = fingerprint(self.seeds, bits.into(), high & high_mask, low & low_mask);
-        let lines = self.penalties.len() / (WAYS * ENTRY_WORDS);
-        let line = (mark as usize & (lines - 1)) * WAYS * ENTRY_WORDS;
-        let entries = &self.penalties.words()[line..line + WAYS * ENTRY_WORDS];
-        let mut pairs = entries.chunks_exact(ENTRY_WORDS);
+        let mut pairs = entries(&self.penalties, mark);
         let known = pairs.clone().find(|pair| pair[0].load(Ordering::Relaxed) == mark);
         let first_up = || pairs.by_ref().min_by_key(|pair| pair[1].load(Ordering::Relaxed));
         let Some(entry) = known.or_else(first_up) else { return };
@@ -162,9 +202,16 @@ impl State {
     }
 }
 
+/// The entries of a table among which a mark can be: pairs of a mark and a time.
+fn entries(table: &Mapped, mark: u64) -> std::slice::ChunksExact<'_, AtomicU64> {
+    let lines = table.len() / (WAYS * ENTRY_WORDS);
+    let line = (mark as usize & (lines - 1)) * WAYS * ENTRY_WORDS;
+    table.words()[line..line + WAYS * ENTRY_WORDS].chunks_exact(ENTRY_WORDS)
+}
+
 /// Where a rule's word is in the shared map.
 pub(crate) fn rule_word(slot: usize, word: usize) -> usize {
-    RULES + slot * LINE + word
+    RULES + slot * RULE + word
 }
 
 /// Where a class is counted in the shared map.

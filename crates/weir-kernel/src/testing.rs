@@ -16,7 +16,7 @@ use crate::error::KernelError;
 use crate::limits::INSTRUCTIONS_MAX;
 use crate::packet::Frame;
 use crate::policy::Policy;
-use crate::state::{ARRIVAL, DROPPED, OFFERED, OVERLOAD, State, table_words};
+use crate::state::{ARRIVAL, DROPPED, OFFERED, OVERLOAD, SPARED, SPARED_ALL, State, table_words};
 use crate::sys::{LoadedProgram, Mapped, ProgramKind};
 
 /// A rule that does nothing, but for what `change` says.
@@ -141,7 +141,13 @@ impl Bench {
     /// Offered and dropped.
     pub(crate) fn counts(&self, rule: usize) -> (u64, u64) {
         let word = |word| self.state.of_rule(self.slots[rule], word).load(Ordering::Relaxed);
-        (word(OFFERED), word(DROPPED))
+        (word(OFFERED) + word(SPARED_ALL), word(DROPPED))
+    }
+
+    /// What would have been dropped.
+    pub(crate) fn spared(&self, rule: usize) -> u64 {
+        let word = |word| self.state.of_rule(self.slots[rule], word).load(Ordering::Relaxed);
+        word(SPARED) + word(SPARED_ALL)
     }
 
     pub(crate) fn arrival(&self, rule: usize) -> &std::sync::atomic::AtomicU64 {

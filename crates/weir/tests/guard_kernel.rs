@@ -85,6 +85,52 @@ fn what_rules_refuse_is_dropped_without_a_word() {
     assert!(dropped >= 1 && offered == dropped + 2, "{dropped} of {offered}");
 }
 
+/// What a rule holds only under overload, the kernel counts all the same; and what its buckets have
+/// left can be asked for.
+#[test]
+fn buckets_in_the_kernel_can_be_looked_at() {
+    let Some(net) = Net::new() else { return };
+    let guard = "rule \"few\" { from \"10.77.0.4\"; rate 1 burst=3 per=\"hour\"; always; }\n\
+        rule \"own\" { from \"10.77.0.3\"; rate 1 burst=2 per=\"hour\"; by \"source\"; always; }\n\
+        rule \"soft\" { from \"10.77.0.5\"; rate 1 burst=2 per=\"hour\"; }\n\
+        rule \"none\" { from \"10.77.0.6\"; refuse; }\n\
+        rule \"keyed\" { from \"10.77.0.7\"; rate 1 burst=1 per=\"hour\"; by \"source\"; }";
+    let weir = run(&net, guard);
+    let told = |from: &str| {
+        let arguments = ["guard", "test", "/", "--from", from, "--admin", "127.0.0.1:9077"];
+        let output = net.server(|| command(weir.directory(), &arguments));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let left = |from: &str, tokens: usize| {
+        let told = told(from);
+        let token = if tokens == 1 { "token" } else { "tokens" };
+        let expected = format!("counts connections in the kernel, {tokens} {token} left");
+        assert!(told.contains(&expected), "{expected}:\n{told}");
+        told
+    };
+    left("10.77.0.4", 3);
+    net.client(|| assert!([OTHER; 3].into_iter().all(is_served) && is_served(GOLD)));
+    left("10.77.0.3", 1);
+    let told = left("10.77.0.4", 0);
+    assert!(
+        told.ends_with("outcome   refused by few (rate): its connection is dropped\n"),
+        "{told}"
+    );
+
+    let often = |last: u8| [Ipv4Addr::new(10, 77, 0, last); 5];
+    net.client(|| assert!([5, 6, 7].map(often).concat().into_iter().all(is_served)));
+    let status = status(&net, &weir);
+    let spared = |name: &str| {
+        let rules = status["rules"].as_array().unwrap();
+        let rule = rules.iter().find(|rule| rule["name"] == name).unwrap();
+        (rule["kernel_offered"].as_u64(), rule["kernel_spared"].as_u64())
+    };
+    assert_eq!(spared("soft"), (Some(5), Some(3)), "{status}");
+    assert_eq!(spared("none"), (Some(5), Some(5)), "{status}");
+    assert_eq!((spared("keyed"), spared("few")), ((Some(5), None), (Some(3), None)));
+    left("10.77.0.5", 2);
+}
+
 /// A flood that its rule lets through still fills nobody else's queue.
 #[test]
 fn a_flood_does_not_reach_other_classes() {

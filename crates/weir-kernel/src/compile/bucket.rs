@@ -8,8 +8,12 @@ use std::os::fd::RawFd;
 
 use super::frame::count;
 use crate::asm::{Alu, Assembler, Atomic, Cond, Label, Reg, Size};
+use crate::clock::Jiffies;
 use crate::limits::{BUCKET_ATTEMPTS, WAYS};
-use crate::state::{CONTENDED, FORGOTTEN, INTERVAL, MULTIPLIERS, OVERLOAD, SEEDS, TOLERANCE};
+use crate::state::{
+    CONTENDED, FORGOTTEN, INTERVAL, MULTIPLIERS, OVERLOAD, SEEDS, SPARE_ARRIVAL, SPARE_INTERVAL,
+    SPARE_TOLERANCE, TOLERANCE,
+};
 
 /// Bytes of a table's entry and line.
 const ENTRY: i32 = 16;
@@ -162,4 +166,38 @@ fn line(asm: &mut Assembler, keys: Keys, state: RawFd) {
 pub(super) fn overload(asm: &mut Assembler, state: RawFd) {
     asm.map_value(Reg::R1, state, (OVERLOAD * 8) as u32);
     asm.load(Size::Double, Reg::R0, Reg::R1, 0);
+}
+
+/// Takes from the bucket of what would be dropped, of the rule whose line `line` puts into `R2`,
+/// and goes on to `after`; to `spared` if there is nothing, which may follow. Processors that meet
+/// here may lose a connection, which is one more that would have got through. Takes `R0` to `R5`.
+pub(super) fn spare(
+    asm: &mut Assembler,
+    line: impl Fn(&mut Assembler),
+    spared: Label,
+    after: Label,
+) {
+    let (behind, full) = (asm.label(), asm.label());
+    let word = |word: usize| (word * 8) as i16;
+    asm.call(Jiffies::FUNCTION);
+    line(asm);
+    asm.alu(Alu::ShiftLeft, Reg::R0, Jiffies::PART_BITS);
+    asm.load(Size::Double, Reg::R1, Reg::R2, word(SPARE_ARRIVAL));
+    asm.load(Size::Double, Reg::R3, Reg::R2, word(SPARE_INTERVAL));
+    asm.jump(Cond::LessOrEqual, Reg::R1, Reg::R0, behind);
+    asm.mov(Reg::R4, Reg::R1);
+    asm.alu(Alu::Sub, Reg::R4, Reg::R0);
+    asm.load(Size::Double, Reg::R5, Reg::R2, word(SPARE_TOLERANCE));
+    asm.jump(Cond::Greater, Reg::R4, Reg::R5, full);
+    asm.mov(Reg::R0, Reg::R1);
+    asm.place(behind);
+    asm.alu(Alu::Add, Reg::R0, Reg::R3);
+    asm.store(Size::Double, Reg::R2, word(SPARE_ARRIVAL), Reg::R0);
+    asm.goto(after);
+    // As in a bucket that decides, one that is too far ahead is put where a full one is.
+    asm.place(full);
+    asm.alu(Alu::Add, Reg::R5, Reg::R3);
+    asm.jump(Cond::LessOrEqual, Reg::R4, Reg::R5, spared);
+    asm.alu(Alu::Add, Reg::R0, Reg::R5);
+    asm.store(Size::Double, Reg::R2, word(SPARE_ARRIVAL), Reg::R0);
 }

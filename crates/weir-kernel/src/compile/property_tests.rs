@@ -84,7 +84,10 @@ fn packets() -> impl Strategy<Value = Vec<(SocketAddr, SocketAddr, bool)>> {
 #[derive(Default)]
 struct Model {
     used: HashMap<(usize, u128), u32>,
-    counts: Vec<(u64, u64)>,
+    /// Of the rule as a whole, while nothing is refused.
+    spare_used: HashMap<usize, u32>,
+    /// Meant, refused, spared.
+    counts: Vec<(u64, u64, u64)>,
 }
 
 impl Model {
@@ -96,7 +99,7 @@ impl Model {
         to: SocketAddr,
         overload: bool,
     ) -> (bool, Option<String>) {
-        self.counts.resize(rules.len(), (0, 0));
+        self.counts.resize(rules.len(), (0, 0, 0));
         let (mut class, mut passes) = (None, true);
         for (index, rule) in rules.iter().enumerate() {
             let within = |ranges: &[(u16, u16)], port: u16| {
@@ -117,6 +120,8 @@ impl Model {
                 if (rule.always || overload) && !self.has_room(index, rule, from.ip()) {
                     self.counts[index].1 += 1;
                     passes = false;
+                } else if !rule.always && !overload {
+                    self.counts[index].2 += u64::from(self.would_refuse(index, rule));
                 }
             }
             if rule.pass {
@@ -124,6 +129,19 @@ impl Model {
             }
         }
         (passes, class)
+    }
+
+    /// Only what needs no look-up of the source is counted.
+    fn would_refuse(&mut self, index: usize, rule: &GuardRule) -> bool {
+        match rule.rate {
+            _ if rule.refuse => true,
+            Some(rate) if rule.by == BucketKey::Rule => {
+                let used = self.spare_used.entry(index).or_default();
+                *used += 1;
+                *used > rate.burst
+            }
+            _ => false,
+        }
     }
 
     fn has_room(&mut self, index: usize, rule: &GuardRule, from: IpAddr) -> bool {
@@ -166,7 +184,11 @@ proptest! {
             prop_assert_eq!(bench.passes(&frame), passes, "{} to {}", from, to);
             prop_assert_eq!(Some(bench.class(&frame)), class, "{} to {}", from, to);
         }
-        let counts: Vec<_> = (0..guard.rules.len()).map(|rule| bench.counts(rule)).collect();
+        let counts = |rule| {
+            let (offered, dropped) = bench.counts(rule);
+            (offered, dropped, bench.spared(rule))
+        };
+        let counts: Vec<_> = (0..guard.rules.len()).map(counts).collect();
         prop_assert_eq!(counts, model.counts);
     }
 }

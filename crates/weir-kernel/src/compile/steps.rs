@@ -14,8 +14,8 @@ use super::{Goal, Plan, Step};
 use crate::asm::{Alu, Assembler, Cond, Label, Reg, Size, Width};
 use crate::policy::{Key, Limit, Rule};
 use crate::state::{
-    ARRIVAL, CLASS as CLASS_WORD, DROPPED, OFFERED, PENALISED, PENALTIES_UNTIL, prefix_bits,
-    prefix_mask, rule_id, rule_word,
+    ARRIVAL, CLASS as CLASS_WORD, DROPPED, OFFERED, PENALISED, PENALTIES_UNTIL, SPARED, SPARED_ALL,
+    prefix_bits, prefix_mask, rule_id, rule_word,
 };
 
 /// Functions that steps call.
@@ -154,8 +154,11 @@ impl<'a> Lines<'a> {
     fn police(&self, asm: &mut Assembler, node: &Node, slot: usize, rule: &Rule) {
         let state = self.plan.state.fd();
         let after = if rule.pass { self.ends.pass } else { node.next };
-        asm.map_value(Reg::R2, state, (rule_word(slot, 0) * 8) as u32);
-        count(asm, Reg::R2, OFFERED);
+        self.rule_line(asm, slot);
+        let spares_all = rule.limit == Some(Limit::Refuse) && !rule.always;
+        if !spares_all {
+            count(asm, Reg::R2, OFFERED);
+        }
         if rule.class.is_some() {
             let given = asm.label();
             asm.jump(Cond::NotEqual, CLASS, 0, given);
@@ -164,17 +167,47 @@ impl<'a> Lines<'a> {
         }
         let Some(limit) = rule.limit else { return asm.goto(after) };
         if !rule.always {
+            let holds = asm.label();
             bucket::overload(asm, state);
-            asm.jump(Cond::Equal, Reg::R0, 0, after);
+            asm.jump(Cond::NotEqual, Reg::R0, 0, holds);
+            self.spare(asm, slot, limit, after);
+            asm.place(holds);
+            if spares_all {
+                count(asm, Reg::R2, OFFERED);
+            }
         }
         if let Limit::Rate(_, key) = limit {
             ask_time(asm, self.plan.state.clock());
             self.ask_bucket(asm, node.family, slot, rule, key);
             asm.jump(Cond::NotEqual, Reg::R0, 0, after);
         }
-        asm.map_value(Reg::R2, state, (rule_word(slot, 0) * 8) as u32);
+        self.rule_line(asm, slot);
         count(asm, Reg::R2, DROPPED);
         asm.goto(self.ends.drop);
+    }
+
+    /// The address of a rule's line into `R2`.
+    fn rule_line(&self, asm: &mut Assembler, slot: usize) {
+        asm.map_value(Reg::R2, self.plan.state.fd(), (rule_word(slot, 0) * 8) as u32);
+    }
+
+    /// Goes on after a rule that does not hold, and counts what it would have dropped if that is to
+    /// be had for next to nothing: a look at a bucket of its own, without the precision and the
+    /// compare-and-swap of one that decides. (The buckets of sources are in a table; to find one
+    /// takes ten times as long.) The rule's line is in `R2`.
+    fn spare(&self, asm: &mut Assembler, slot: usize, limit: Limit, after: Label) {
+        match limit {
+            Limit::Refuse => count(asm, Reg::R2, SPARED_ALL),
+            Limit::Rate(_, Key::Rule) if self.plan.state.jiffies().is_some() => {
+                let spared = asm.label();
+                let line = |asm: &mut Assembler| self.rule_line(asm, slot);
+                bucket::spare(asm, line, spared, after);
+                asm.place(spared);
+                count(asm, Reg::R2, SPARED);
+            }
+            Limit::Rate(..) => {}
+        }
+        asm.goto(after);
     }
 
     /// Whether a rule's bucket has room, into `R0`.
@@ -206,7 +239,7 @@ impl<'a> Lines<'a> {
         if self.plan.goal == (Goal::Steer { counts: true }) {
             let no_syn = asm.label();
             unless_syn(asm, no_syn);
-            asm.map_value(Reg::R2, self.plan.state.fd(), (rule_word(slot, 0) * 8) as u32);
+            self.rule_line(asm, slot);
             count(asm, Reg::R2, OFFERED);
             asm.place(no_syn);
         }

@@ -9,7 +9,7 @@ use weir_config::{BucketKey, GuardRule, Rate};
 use crate::compile::Hook;
 use crate::packet::{Frame, SYN};
 use crate::policy::Policy;
-use crate::state::{FORGOTTEN, halves};
+use crate::state::{FORGOTTEN, SPARE_ARRIVAL, halves};
 use crate::sys::{LoadedProgram, ProgramKind};
 use crate::testing::*;
 
@@ -323,6 +323,20 @@ fn limits_wait_for_overload() {
     bench.set_overload(false);
     assert!(bench.passes(&shed) && bench.passes(&slow));
     assert_eq!([0, 1].map(|rule| bench.counts(rule)), [(3, 1), (7, 1)]);
+    // What would have been dropped of those that came without overload: of five, one had a token.
+    assert_eq!([0, 1].map(|rule| bench.spared(rule)), [2, 4]);
+    // As if an hour had passed.
+    let hour = bench.state.jiffies().unwrap().of_ns(3_600_000_000_000);
+    let line = bench.slots[1];
+    bench.state.of_rule(line, SPARE_ARRIVAL).fetch_sub(hour, Ordering::Relaxed);
+    assert!(bench.passes(&slow) && bench.passes(&slow));
+    assert_eq!(bench.spared(1), 5);
+    // One of another rate is full at the latest after what that takes.
+    bench.state.of_rule(line, SPARE_ARRIVAL).store(u64::MAX >> 1, Ordering::Relaxed);
+    assert!(bench.passes(&slow));
+    bench.state.of_rule(line, SPARE_ARRIVAL).fetch_sub(hour + hour / 100, Ordering::Relaxed);
+    assert!(bench.passes(&slow));
+    assert_eq!(bench.spared(1), 6);
 }
 
 #[test]

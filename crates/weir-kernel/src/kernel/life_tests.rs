@@ -51,10 +51,15 @@ fn buckets_are_kept_by_the_names_of_rules() {
         let listener = listen("127.0.0.1:0", 64);
         let address = listener.local_addr().unwrap();
         let _attached = kernel.attach(listener.as_fd(), "default", 0).unwrap();
-        assert_eq!(connected(address, 2), 2);
+        let left = || kernel.tokens_left("few", "127.0.0.1".parse().ok());
+        assert_eq!(left(), Some(3));
+        assert_eq!((connected(address, 2), left()), (2, Some(1)));
         // Another program, with the rule in another place.
         kernel.replace(&policy(vec![rule("first", |_| {}), few(3)]));
-        assert_eq!(connected(address, 2), 1);
+        assert_eq!((connected(address, 2), left()), (1, Some(0)));
+        assert_eq!(kernel.tokens_left("first", None), None, "it has no rate");
+        let other = kernel.tokens_left("few", "127.0.0.2".parse().ok());
+        assert_eq!(other, Some(if by == BucketKey::Rule { 0 } else { 3 }));
         // The same program with another rate; and what the bucket owes is owed at that.
         let faster = |rule: &mut GuardRule| {
             rule.by = by.clone();

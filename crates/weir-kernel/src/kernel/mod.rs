@@ -52,7 +52,7 @@ use weir_config::{KernelUse, PrefixLengths};
 use crate::counters::Counters;
 use crate::enforcement::Enforcement;
 use crate::error::KernelError;
-use crate::policy::Policy;
+use crate::policy::{Key, Limit, Policy};
 use crate::state::{self, State};
 use crate::sys::detach_filter;
 
@@ -160,7 +160,7 @@ impl Kernel {
             }
         }
         let lasts = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
-        let until = now_ns().saturating_add(lasts).min(i64::MAX.cast_unsigned());
+        let until = state.clock().now_ns().saturating_add(lasts).min(i64::MAX.cast_unsigned());
         state.penalise(source.to_canonical(), by, until);
         true
     }
@@ -175,6 +175,25 @@ impl Kernel {
     /// What is enforced where.
     pub fn enforcement(&self) -> Enforcement {
         self.shared.inner.lock().enforcement.clone()
+    }
+
+    /// Connections that the bucket of a rule has room for now, where the kernel keeps it: for this
+    /// source, if the rule has one for each. `None` if it keeps none. Takes nothing from it.
+    pub fn tokens_left(&self, rule: &str, source: Option<IpAddr>) -> Option<u64> {
+        let state = self.shared.state.as_ref()?;
+        let inner = self.shared.inner.lock();
+        let policed =
+            inner.policy.rules.iter().zip(&inner.assigned).take(inner.enforcement.policed);
+        let (found, slot) = policed.into_iter().find(|(known, _)| known.name == rule)?;
+        match found.limit? {
+            Limit::Refuse => None,
+            Limit::Rate(_, Key::Rule) => Some(state.tokens_left(*slot, None)),
+            Limit::Rate(_, Key::Prefix { v4, v6 }) => {
+                let by = PrefixLengths { v4, v6 };
+                let mark = state.mark(rule, source?.to_canonical(), by);
+                Some(state.tokens_left(*slot, Some((inner.keys.as_ref()?, mark))))
+            }
+        }
     }
 
     /// Whether connections that come by attached listeners were judged by this rule already.
@@ -209,10 +228,4 @@ impl Drop for Attachment {
 /// What the system says; the connection then keeps it, which does no harm.
 pub fn detach_accepted(connection: BorrowedFd<'_>) -> Result<(), KernelError> {
     detach_filter(connection)
-}
-
-/// The clock of programs: bpf_ktime_get_ns reads CLOCK_MONOTONIC.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

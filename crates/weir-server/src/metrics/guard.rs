@@ -102,8 +102,15 @@ fn kernel(page: &mut Page, guard: &Guard) {
     let name = "weir_guard_kernel_rule_connections_total";
     page.family(name, "counter", "Connections that a rule meant in the kernel, and those dropped.");
     for rule in &counters.rules {
-        for (result, count) in [("offered", rule.offered), ("dropped", rule.dropped)] {
-            page.sample(name, &[("rule", &*rule.name), ("result", result)], count);
+        let counts = [
+            ("offered", Some(rule.offered)),
+            ("dropped", Some(rule.dropped)),
+            ("spared", rule.spared),
+        ];
+        for (result, count) in counts {
+            if let Some(count) = count {
+                page.sample(name, &[("rule", &*rule.name), ("result", result)], count);
+            }
         }
     }
     let name = "weir_guard_kernel_class_connections_total";

@@ -109,6 +109,11 @@ fn render(told: &Value) -> String {
     }
     if let Some(to) = told["to"].as_str() {
         let _ = write!(shown, " to {to}");
+        let _ = match told["to_assumed"].as_str() {
+            Some("loopback") => write!(shown, " (loopback is assumed)"),
+            Some(_) => write!(shown, " (the first listener is assumed)"),
+            None => Ok(()),
+        };
     }
     let _ = writeln!(shown, "\nroute {}{}\n", text(&told["site"]), text(&told["route"]));
     let rules = told["rules"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -114,7 +114,15 @@ fn rules(shown: &mut String, rules: &[Value], rules_max: Option<usize>) {
         "rule", "counts", "met", "rate", "concurrency", "refused", "spared", "in kernel", "dropped"
     );
     for rule in &kept {
-        let count = |key: &str| rule[key].as_u64().map_or("-".to_owned(), |n| n.to_string());
+        let shown_count = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        let count = |key: &str| shown_count(rule[key].as_u64());
+        // Where the kernel decides, what it cannot count is not known.
+        let in_user_space = rule["spared"].as_u64();
+        let spared = match (rule["kernel_offered"].as_u64(), rule["kernel_spared"].as_u64()) {
+            (_, Some(in_kernel)) => Some(in_kernel + in_user_space.unwrap_or_default()),
+            (Some(_), None) => in_user_space.filter(|count| *count > 0),
+            (None, None) => in_user_space,
+        };
         let _ = writeln!(
             shown,
             "{:<20} {:<12} {:>12} {:>9} {:>11} {:>9} {:>9} {:>12} {:>9}",
@@ -124,7 +132,7 @@ fn rules(shown: &mut String, rules: &[Value], rules_max: Option<usize>) {
             count("rate"),
             count("concurrency"),
             count("refused"),
-            count("spared"),
+            shown_count(spared),
             count("kernel_offered"),
             count("kernel_dropped")
         );

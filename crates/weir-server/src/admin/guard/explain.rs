@@ -23,6 +23,8 @@ pub struct Explanation {
     path: String,
     from: Option<String>,
     to: Option<String>,
+    /// What stands for a destination that was not asked about.
+    to_assumed: Option<&'static str>,
     /// Whether limits hold that are not for always.
     overloaded: bool,
     class: String,
@@ -66,7 +68,7 @@ struct RuleExplanation {
 struct LimitExplanation {
     /// `requests` or `connections`.
     counts: &'static str,
-    /// The kernel does it, and knows its buckets.
+    /// The kernel does it, and has its buckets.
     in_kernel: bool,
     always: bool,
     /// It holds now.
@@ -104,6 +106,7 @@ pub(super) fn reply(server: &Server, query: &str, body: &Bytes) -> Reply {
         now_ns: guard.now_ns(),
         is_overloaded: guard.is_overloaded(),
         polices: &|rule| guard.kernel().is_some_and(|kernel| kernel.polices(rule)),
+        tokens: &|rule, source| guard.kernel()?.tokens_left(rule, source),
     };
     match state.explain(&live.config, &question) {
         Ok(explanation) => json(StatusCode::OK, &explanation),
@@ -117,7 +120,13 @@ pub(super) fn reply(server: &Server, query: &str, body: &Bytes) -> Reply {
 /// What is wrong with the question, for people.
 pub fn explain(config: &Config, question: &Question) -> Result<Explanation, String> {
     let rules = Rules::new(&config.guard, 1, None);
-    let state = State { rules: &rules, now_ns: 0, is_overloaded: false, polices: &|_| false };
+    let state = State {
+        rules: &rules,
+        now_ns: 0,
+        is_overloaded: false,
+        polices: &|_| false,
+        tokens: &|_, _| None,
+    };
     state.explain(config, question)
 }
 
@@ -128,6 +137,8 @@ struct State<'a> {
     is_overloaded: bool,
     /// Whether the kernel enforces a rule.
     polices: &'a dyn Fn(&str) -> bool,
+    /// What its bucket there has left for a source.
+    tokens: &'a dyn Fn(&str, Option<IpAddr>) -> Option<u64>,
 }
 
 impl State<'_> {
@@ -146,7 +157,9 @@ impl State<'_> {
             verdict: question.verdict.as_deref().unwrap_or_default(),
             fields: &fields,
         };
-        let explained = self.rules.explain(&subject, &moment);
+        let explained = self.rules.explain_with(&subject, &moment, &|rule| {
+            (self.tokens)(rule, asked.from.map(|from| from.ip()))
+        });
         let ban = self.rules.ban(&subject.ends, self.now_ns);
         let penalty = ban.zip(asked.from).map(|(ban, from)| Penalty::new(&ban, from.ip()));
         Ok(self.told(&asked, is_overloaded, explained, penalty))
@@ -174,6 +187,7 @@ impl State<'_> {
             path: asked.path.clone(),
             from: shown(asked.from),
             to: shown(asked.to),
+            to_assumed: asked.to_assumed,
             overloaded,
             class: self.class_name(class),
             priority: classes.info(class).priority,
@@ -201,8 +215,7 @@ impl State<'_> {
                 always: limit.always,
                 holds: limit.holds,
                 refuses_all: limit.refuses_all,
-                // The kernel has buckets of its own.
-                tokens_left: limit.tokens_left.filter(|_| !in_kernel),
+                tokens_left: limit.tokens_left,
                 running: limit.running.map(|(running, _)| running),
                 running_max: limit.running.map(|(_, most)| most),
                 exhausted: exhausted(&limit),

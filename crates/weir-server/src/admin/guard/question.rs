@@ -1,7 +1,7 @@
 //! A request that rules are asked about, as somebody writes it, and where it would go.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,8 @@ pub struct Question {
     pub host: Option<String>,
     /// The client's address, and its port if rules ask for it.
     pub from: Option<String>,
-    /// Where it connects to; without it, the first listener that the URL fits.
+    /// Where it connects to; without it, the first listener that the URL fits, by loopback if that
+    /// has all addresses.
     pub to: Option<String>,
     /// Header fields.
     pub headers: BTreeMap<String, OneOrMore>,
@@ -151,6 +152,8 @@ pub(super) struct Asked<'a> {
     pub(super) headers: HeaderMap,
     pub(super) from: Option<SocketAddr>,
     pub(super) to: Option<SocketAddr>,
+    /// What `to` is where the question does not say.
+    pub(super) to_assumed: Option<&'static str>,
     pub(super) server_name: Option<String>,
 }
 
@@ -190,6 +193,11 @@ impl<'a> Asked<'a> {
             format!("the site {name:?} has no route for {:?}", path.as_str())
         })?;
         let server_name = question.server_name.clone().map(|name| name.to_ascii_lowercase());
+        let from = question.from.as_deref().map(|text| address("from", text)).transpose()?;
+        let (to, assumed) = destination(to, &listener.address, from);
+        // Where there is one only, nothing was assumed.
+        let is_sure = assumed == Some(LISTENER) && site.listeners.len() == 1;
+        let to_assumed = assumed.filter(|_| !is_sure);
         let asked_for = host.as_ref().filter(|_| listener.tls.is_some());
         Ok(Asked {
             method,
@@ -198,14 +206,36 @@ impl<'a> Asked<'a> {
             path: path.as_str().to_owned(),
             query: uri.query().map(str::to_owned),
             headers: fields(question, authority)?,
-            from: question.from.as_deref().map(|text| address("from", text)).transpose()?,
-            to: to.or(match &listener.address {
-                Address::Tcp(tcp) => Some(*tcp),
-                Address::Unix(_) => None,
-            }),
+            from,
+            to,
+            to_assumed,
             server_name: server_name.or(asked_for.map(|host| host.name.clone().into_owned())),
         })
     }
+}
+
+/// What is assumed of a destination: that it is a listener's own address.
+const LISTENER: &str = "listener";
+
+/// Where a request comes to: what the question says, or else the listener; for one that listens on
+/// all addresses, the one that every machine has, of the client's kind. And what was assumed.
+fn destination(
+    asked: Option<SocketAddr>,
+    listener: &Address,
+    from: Option<SocketAddr>,
+) -> (Option<SocketAddr>, Option<&'static str>) {
+    let Address::Tcp(listener) = listener else { return (asked, None) };
+    if let Some(asked) = asked {
+        return (Some(SocketAddr::new(asked.ip(), listener.port())), None);
+    }
+    if !listener.ip().is_unspecified() {
+        return (Some(*listener), Some(LISTENER));
+    }
+    // A listener of IPv6 takes connections of IPv4, too.
+    let is_v6 = listener.is_ipv6() && from.is_some_and(|from| from.ip().to_canonical().is_ipv6());
+    let loopback: IpAddr =
+        if is_v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
+    (Some(SocketAddr::new(loopback, listener.port())), Some("loopback"))
 }
 
 /// A site's name in logs and metrics.
@@ -261,7 +291,9 @@ impl Wish<'_> {
         let Some(to) = self.to else { return true };
         match address {
             Address::Tcp(tcp) => {
-                tcp.port() == to.port() && (tcp.ip().is_unspecified() || tcp.ip() == to.ip())
+                // An address alone is of any listener there.
+                [0, tcp.port()].contains(&to.port())
+                    && (tcp.ip().is_unspecified() || tcp.ip() == to.ip())
             }
             Address::Unix(_) => false,
         }
@@ -357,13 +389,14 @@ mod tests {
         };
         check("http://a.example/", None, "a.example/* 127.0.0.1:80 -");
         check("http://A.example./x?y", None, "a.example/x 127.0.0.1:80 -");
-        check("http://www.a.example:8080/%78", None, "a.example/x 0.0.0.0:8080 -");
+        check("http://www.a.example:8080/%78", None, "a.example/x 127.0.0.1:8080 -");
         check("https://www.a.example/", None, "a.example/* 127.0.0.1:443 www.a.example");
         // A proxy in front may speak TLS, at another port.
         check("https://b.example:8443/only/", None, "b.example/only/* 127.0.0.1:80 -");
         check("http://a.example/", Some("10.0.0.1:8080"), "a.example/* 10.0.0.1:8080 -");
         check("http://b.example/", Some("10.0.0.1:8080"), "*/* 10.0.0.1:8080 -");
-        check("http://c.example/", None, "*/* 0.0.0.0:8080 -");
+        check("http://c.example/", None, "*/* 127.0.0.1:8080 -");
+        check("http://c.example/", Some("10.0.0.1"), "*/* 10.0.0.1:8080 -");
         check(
             "http://c.example/",
             Some("127.0.0.1:443"),
@@ -376,6 +409,26 @@ mod tests {
              127.0.0.1:443, unix:/b",
         );
         check("/", None, "the host is missing; there are the sites a.example, b.example, *");
+    }
+
+    #[test]
+    fn a_destination_that_is_not_said_is_assumed() {
+        let check = |asked: Option<&str>, listener: &str, from: Option<&str>, expected: &str| {
+            let parse = |text: &str| address("an end", text).unwrap();
+            let listener = Address::Tcp(listener.parse().unwrap());
+            let (to, assumed) = destination(asked.map(parse), &listener, from.map(parse));
+            let told = format!("{} {}", to.unwrap(), assumed.unwrap_or("-"));
+            assert_eq!(told, expected, "{asked:?} {listener} {from:?}");
+        };
+        check(Some("192.0.2.1:80"), "[::]:80", None, "192.0.2.1:80 -");
+        check(Some("192.0.2.1"), "[::]:80", None, "192.0.2.1:80 -");
+        check(None, "192.0.2.1:80", Some("::1"), "192.0.2.1:80 listener");
+        check(None, "[::]:80", None, "127.0.0.1:80 loopback");
+        check(None, "[::]:80", Some("10.0.0.1"), "127.0.0.1:80 loopback");
+        check(None, "[::]:80", Some("::ffff:10.0.0.1"), "127.0.0.1:80 loopback");
+        check(None, "[::]:80", Some("2001:db8::1"), "[::1]:80 loopback");
+        check(None, "0.0.0.0:80", Some("2001:db8::1"), "127.0.0.1:80 loopback");
+        assert_eq!(destination(None, &Address::Unix("/a".into()), None), (None, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use serde::Serialize;
 use weir_config::GuardRule;
 use weir_guard::{ClassCounts, ClassId, ClassInfo, Count, Rules, ShedReason};
-use weir_kernel::Counters;
+use weir_kernel::{Counters, RuleCounters};
 
 use crate::Server;
 use crate::guard::{Guard, Offer};
@@ -87,6 +87,8 @@ struct RuleStatus {
     /// What the kernel has seen of it, and dropped.
     kernel_offered: Option<u64>,
     kernel_dropped: Option<u64>,
+    /// What it would have dropped under overload; not known of rules with buckets by source.
+    kernel_spared: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -185,10 +187,10 @@ fn classes(guard: &Guard, rules: &Rules, counters: Option<&Counters>) -> Vec<Cla
 }
 
 fn rules(rules: &Rules, configured: &[GuardRule], counters: Option<&Counters>) -> Vec<RuleStatus> {
-    let in_kernel: HashMap<&str, (u64, u64)> = counters
+    let in_kernel: HashMap<&str, &RuleCounters> = counters
         .iter()
         .flat_map(|counters| &counters.rules)
-        .map(|rule| (rule.name.as_str(), (rule.offered, rule.dropped)))
+        .map(|rule| (rule.name.as_str(), rule))
         .collect();
     let rows = rules.states().zip(configured).map(|((name, state), rule)| {
         let kernel = in_kernel.get(name);
@@ -200,8 +202,9 @@ fn rules(rules: &Rules, configured: &[GuardRule], counters: Option<&Counters>) -
             concurrency: state.counted(Count::Concurrency),
             refused: state.counted(Count::Refused),
             spared: state.counted(Count::Spared),
-            kernel_offered: kernel.map(|(offered, _)| *offered),
-            kernel_dropped: kernel.map(|(_, dropped)| *dropped),
+            kernel_offered: kernel.map(|kernel| kernel.offered),
+            kernel_dropped: kernel.map(|kernel| kernel.dropped),
+            kernel_spared: kernel.and_then(|kernel| kernel.spared),
         }
     });
     rows.collect()
