@@ -2,6 +2,7 @@
 //! [`crate::limit`] and [`crate::queue`]; a mutex around it and the timer are the caller's.
 
 mod counts;
+mod leftovers;
 mod timeline;
 mod trial;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use weir_config::Guard;
 
+use self::leftovers::Leftovers;
 use self::timeline::Timeline;
 use self::trial::Trial;
 use crate::limit::{AdaptiveLimit, Cohort, LimitSettings, Outcome};
@@ -106,6 +108,8 @@ pub struct Gate<T> {
     limit: AdaptiveLimit,
     queue: ClassQueue<T>,
     in_flight: u32,
+    /// Among those in flight.
+    leftovers: Leftovers,
     interval_ns: u64,
     counts: Vec<ClassCounts>,
     strain: Strain,
@@ -117,15 +121,17 @@ impl<T> Gate<T> {
     pub fn new(now_ns: u64, settings: &GateSettings) -> Gate<T> {
         let GateSettings { classes, limit, interval_ns } = settings;
         let queue = ClassQueue::new(classes);
+        let limit = AdaptiveLimit::new(limit);
         Gate {
             timeline: Timeline::new(now_ns),
-            limit: AdaptiveLimit::new(limit),
+            trial: Trial::new(limit.limit()),
+            limit,
             in_flight: 0,
+            leftovers: Leftovers::default(),
             interval_ns: *interval_ns,
             counts: vec![ClassCounts::default(); queue.classes()],
             queue,
             strain: Strain::default(),
-            trial: Trial::default(),
         }
     }
 
@@ -141,11 +147,17 @@ impl<T> Gate<T> {
         let now_ns = self.timeline.advance(now_ns);
         let class = class.min(self.counts.len() - 1);
         self.counts[class].offered += 1;
+        if self.queue.is_empty() {
+            // Otherwise the places go to those who wait, and this one may be before them.
+            self.forget_leftovers(now_ns);
+        }
         self.move_on(now_ns, due);
         if self.in_flight < self.limit.limit() {
             return Arrival::Run(self.admit(now_ns, class, 0));
         }
-        self.strain.begin(now_ns);
+        if self.limit.asks_until_ns().is_none() {
+            self.strain.begin(now_ns);
+        }
         let ticket = match self.queue.push(now_ns, class, make) {
             Pushed::Waits(ticket) => ticket,
             Pushed::InsteadOf(ticket, shed) => {
@@ -163,7 +175,8 @@ impl<T> Gate<T> {
     }
 
     /// A request is over. `latency_ns` is how long the upstream took to begin its answer, as far
-    /// as it answered.
+    /// as it answered; how long it had until then, if its client left. In the latter case the place
+    /// is taken for as long as the upstream probably works on.
     pub fn done(
         &mut self,
         now_ns: u64,
@@ -173,12 +186,16 @@ impl<T> Gate<T> {
         due: &mut Due<T>,
     ) {
         let now_ns = self.timeline.advance(now_ns);
-        self.in_flight = self.in_flight.saturating_sub(1);
         let Place { class, cohort, started_ns } = place;
+        match outcome {
+            Outcome::Left => self.leftovers.add(now_ns, self.trial.latency_ns().max(latency_ns)),
+            _ => self.in_flight = self.in_flight.saturating_sub(1),
+        }
         if outcome == Outcome::Answered {
-            self.trial.answered(now_ns, latency_ns);
+            self.trial.answered(started_ns, latency_ns);
         }
         self.limit.finished(now_ns, cohort, class.into(), started_ns, latency_ns, outcome);
+        self.forget_leftovers(now_ns);
         self.move_on(now_ns, due);
     }
 
@@ -196,7 +213,11 @@ impl<T> Gate<T> {
     pub fn tick(&mut self, now_ns: u64, due: &mut Due<T>) {
         let now_ns = self.timeline.advance(now_ns);
         self.limit.tick(now_ns);
+        if !self.queue.is_empty() && self.limit.asks_until_ns().is_some_and(|end| end <= now_ns) {
+            self.limit.stop_asking(now_ns);
+        }
         self.try_more(now_ns);
+        self.forget_leftovers(now_ns);
         self.move_on(now_ns, due);
     }
 
@@ -204,7 +225,9 @@ impl<T> Gate<T> {
     /// nobody waits.
     pub fn next_deadline(&self) -> Option<u64> {
         let deadline_ns = self.queue.next_deadline()?;
-        Some(self.timeline.clock_at(deadline_ns))
+        let over_ns = self.leftovers.next_ns().unwrap_or(u64::MAX);
+        let asked_ns = self.limit.asks_until_ns().unwrap_or(u64::MAX);
+        Some(self.timeline.clock_at(deadline_ns.min(over_ns).min(asked_ns)))
     }
 
     /// New settings. Classes are known by index: their number stays, and so do the measurements
@@ -220,9 +243,14 @@ impl<T> Gate<T> {
         self.move_on(now_ns, due);
     }
 
-    /// Requests that run.
+    /// Requests that run, [`Gate::left_behind`] included.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// Requests that the upstream works on, as far as one can tell, though their clients have gone.
+    pub fn left_behind(&self) -> usize {
+        self.leftovers.len()
     }
 
     /// Requests that may run. May fall below [`Gate::in_flight`], which then follows as they end.
@@ -259,14 +287,25 @@ impl<T> Gate<T> {
 
     /// Raises the limit where it makes people wait for no known reason.
     fn try_more(&mut self, now_ns: u64) {
-        let is_full = self.in_flight >= self.limit.limit();
-        let waited_ns = if is_full { self.queue.longest_wait_ns(now_ns) } else { 0 };
-        let stand = trial::Stand { limit: self.limit.limit(), waited_ns };
-        match self.trial.tick(now_ns, &stand, || self.limit.is_known()) {
-            Some(trial::Change::Double) => self.limit.set(stand.limit.saturating_mul(2)),
+        let limit = self.limit.limit();
+        let is_full = self.in_flight >= limit;
+        let stand = trial::Stand {
+            limit,
+            waited_ns: if is_full { self.queue.longest_wait_ns(now_ns) } else { 0 },
+            is_known: self.limit.is_known(),
+            is_probing: self.limit.is_probing(),
+        };
+        self.limit.let_probe(!self.trial.is_on(&stand));
+        match self.trial.tick(now_ns, &stand) {
+            Some(trial::Change::Double) => self.limit.set(limit.saturating_mul(2)),
             Some(trial::Change::Back(limit)) => self.limit.set(limit),
             None => {}
         }
+    }
+
+    /// Frees the places of those who left, as far as the upstream is done with them.
+    fn forget_leftovers(&mut self, now_ns: u64) {
+        self.in_flight = self.in_flight.saturating_sub(self.leftovers.take_over(now_ns));
     }
 
     /// Sheds and starts whatever is due.

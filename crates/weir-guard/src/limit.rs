@@ -5,6 +5,7 @@ mod baseline;
 mod cohort;
 mod controller;
 mod curve;
+mod doubt;
 
 use self::cohort::NO_COHORT;
 use self::controller::Controller;
@@ -39,7 +40,10 @@ pub enum Outcome {
     Answered,
     /// It refused, timed out, or answered 502, 503 or 504: a sign that it is overloaded.
     Failed,
-    /// Nothing can be said: the client went away, or the request was never sent.
+    /// Its client went away after so long without an answer. That counts, too: under overload
+    /// those are left who were lucky.
+    Left,
+    /// Nothing can be said: the request was never sent.
     Unknown,
 }
 
@@ -65,10 +69,12 @@ pub struct Cohort(u32);
 ///   over requests in flight, where about 100 measurements are remembered (`curve`). What would fit
 ///   nearly as well is possible too, and of possible c the largest is taken: the limit falls only
 ///   by evidence.
-/// - *Probes give the fit something to tell from.* In one of 25 measurements the limit is lowered
-///   to 0.7 of itself, or raised by a quarter; that costs about 1 % of the throughput. (Envoy
-///   lowers it to 3, which stops most traffic.) As long as the lowest probe shows no bend, lower
-///   ones follow, so that a queue that was always there cannot pass for the unloaded latency.
+/// - *Probes give the fit something to tell from.* As long as too little is known of latency
+///   without a queue, the limit is halved for half a cohort, in one of three: a queue that was
+///   always there cannot pass for the unloaded latency then. Later, in one of nine, it is raised by
+///   a quarter, which costs no throughput, so that a limit that is too low is found out. What was
+///   measured fades, so that now and then it is halved again. (Envoy lowers its limit to 3 for
+///   that, which stops most traffic.)
 /// - *What does not fit is found out.* A surprise, that is a measurement far off the curve, makes
 ///   the rest forgotten and a probe due: if fewer requests are not answered faster, they have
 ///   become slower by themselves, and lowering the limit would take throughput and give nothing.
@@ -77,8 +83,11 @@ pub struct Cohort(u32);
 /// - *A measurement is a cohort*: requests that started one after the other, looked at when they
 ///   have ended. Whoever looks at what ends within a time sees mostly fast ones. The more latencies
 ///   differ, the larger it is: 40 to 480 requests, or those of a second.
-/// - *Little traffic is no evidence.* When requests are not held back, latency says nothing about
-///   the limit; if few are in flight, it shows the latency unloaded.
+/// - *Traffic that is not held back is asked before it counts.* More requests are in flight when
+///   each takes longer, whether they queue or not (`doubt`). Below a limit that is known, few in
+///   flight show the latency unloaded.
+/// - *Clients who leave count.* Under overload those are left who were answered soon. So the mean
+///   is all the time that was waited over the number of answers.
 ///
 /// Failures lower the limit at once to 0.7 of itself, once for all that were under way. The way
 /// back is fast up to there, and slow beyond.
@@ -118,6 +127,25 @@ impl AdaptiveLimit {
         self.controller.as_ref().is_some_and(|controller| controller.is_probing())
     }
 
+    /// If it is lowered though it held nobody back before: until when people may wait for that.
+    pub fn asks_until_ns(&self) -> Option<u64> {
+        self.controller.as_ref()?.asks_until_ns()
+    }
+
+    /// Whether the limit may be lowered to see something.
+    pub fn let_probe(&mut self, may_probe: bool) {
+        if let Some(controller) = &mut self.controller {
+            controller.let_probe(may_probe);
+        }
+    }
+
+    /// They have waited for long enough.
+    pub fn stop_asking(&mut self, now_ns: u64) {
+        let Some(controller) = &mut self.controller else { return };
+        controller.stop_asking(now_ns);
+        self.limit = controller.limit();
+    }
+
     /// What the upstream is thought to need without a queue, as a mean over classes, in
     /// nanoseconds. `None` if nothing is known or the limit is fixed.
     pub fn baseline_ns(&self) -> Option<u64> {
@@ -132,7 +160,8 @@ impl AdaptiveLimit {
         cohort
     }
 
-    /// A request has ended that started at `started_ns`, and was answered after `latency_ns`.
+    /// A request has ended that started at `started_ns`, and was answered, or left, after
+    /// `latency_ns`.
     pub fn finished(
         &mut self,
         now_ns: u64,
@@ -149,7 +178,7 @@ impl AdaptiveLimit {
 
     /// Whether it is known what the upstream works on at a time; always, where that is configured.
     pub fn is_known(&self) -> bool {
-        self.controller.as_ref().is_none_or(|controller| controller.baseline_ns().is_some())
+        self.controller.as_ref().is_none_or(|controller| controller.has_knee())
     }
 
     /// So many may be in flight, within its bounds, and measurements go on from there.

@@ -96,10 +96,11 @@ pub enum Pushed<T> {
 
 /// Waiting requests by class; class 0 goes first.
 ///
-/// A class is first-in-first-out until somebody has waited for half of what may be waited. From
-/// then on, until nobody waits, it *stands*: arrivals exceed what can be served, so that in their
-/// order everyone would be served just before giving up. The newest goes first then, and the oldest
-/// wait out their time ("adaptive LIFO": B. Maurer, Fail at Scale, ACM Queue 13(8), 2015).
+/// A class is first-in-first-out until somebody has waited for half of what may be waited, or until
+/// one in eight leaves before his turn. From then on, until nobody waits, it *stands*: arrivals
+/// exceed what can be served, so that in their order everyone would be served just before giving
+/// up. The newest goes first then, and the oldest wait out their time ("adaptive LIFO": B. Maurer,
+/// Fail at Scale, ACM Queue 13(8), 2015).
 ///
 /// That article's queues stand as soon as they have not been empty for 100 ms, and their entries
 /// are then shed after 5 ms: its clients are other servers, and try elsewhere. A person's browser
@@ -118,8 +119,28 @@ struct ClassState {
     limits: ClassLimits,
     ends: Ends,
     len: usize,
-    /// Somebody has waited for half of the time since it was last empty.
+    /// Somebody has waited for half of the time, or too many in vain, since it was last empty.
     stands: bool,
+    vain: Vain,
+}
+
+/// How many of those who come to the end of their waiting have waited in vain, of
+/// [`Vain::WHOLE`]: an exponentially weighted mean over about sixteen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Vain(u32);
+
+impl Vain {
+    const WHOLE: u32 = 1 << 16;
+    const MUCH: u32 = Vain::WHOLE / 8;
+
+    fn count(&mut self, is_vain: bool) {
+        self.0 -= self.0 / 16;
+        self.0 += if is_vain { Vain::WHOLE / 16 } else { 0 };
+    }
+
+    fn is_much(self) -> bool {
+        self.0 >= Vain::MUCH
+    }
 }
 
 impl<T> ClassQueue<T> {
@@ -133,6 +154,7 @@ impl<T> ClassQueue<T> {
             ends: Ends::EMPTY,
             len: 0,
             stands: false,
+            vain: Vain::default(),
         };
         let classes = classes.iter().take(CLASSES_MAX).map(state).collect();
         ClassQueue { slots: Slots::new(), classes }
@@ -219,6 +241,7 @@ impl<T> ClassQueue<T> {
             let next = if stands { ends.newest } else { ends.oldest };
             let waited = self.take(now_ns, class, next);
             if waited.is_some() {
+                self.classes[class].vain.count(false);
                 return waited;
             }
         }
@@ -228,6 +251,9 @@ impl<T> ClassQueue<T> {
     /// Takes an entry out whose client is gone. `None` if it does not wait any more. O(1).
     pub fn cancel(&mut self, now_ns: u64, ticket: Ticket) -> Option<Waited<T>> {
         let class = self.slots.class_of(ticket)?;
+        let state = &mut self.classes[class];
+        state.vain.count(true);
+        state.stands |= state.vain.is_much();
         self.take(now_ns, class, ticket.slot)
     }
 
@@ -264,7 +290,9 @@ impl<T> ClassQueue<T> {
             }
             let Some(waited) = self.take(now_ns, class, oldest) else { return };
             // Others came after somebody who has waited in vain.
-            self.classes[class].stands = self.classes[class].len > 0;
+            let state = &mut self.classes[class];
+            state.vain.count(true);
+            state.stands = state.len > 0;
             shed.push(Shed { waited, reason: ShedReason::Expired });
         }
     }

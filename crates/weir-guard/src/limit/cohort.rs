@@ -11,9 +11,9 @@ const STARTS_MIN: u32 = 20;
 /// When a cohort of too few is given up.
 const OPEN_NS_MAX: u64 = 10_000_000_000;
 /// When one of enough is closed at the latest.
-const OPEN_NS: u64 = 1_000_000_000;
+const OPEN_NS: u64 = 2_000_000_000;
 /// Requests that are still out after so many times the mean latency count with their age.
-const SETTLE_LATENCIES: f64 = 8.0;
+const SETTLE_LATENCIES: u64 = 8;
 /// So do those that are out after this.
 const SETTLE_NS_MAX: u64 = 10_000_000_000;
 
@@ -31,6 +31,14 @@ impl Latencies {
         self.count += count;
         self.sum_ns += count * latency_ns;
         self.squares += count * latency_ns * latency_ns;
+    }
+
+    /// One that ended without an answer after so long. As if latencies were distributed
+    /// exponentially, the time counts and the end does not: the best guess of the mean is all the
+    /// time over the number of answers (B. Epstein, M. Sobel, Life Testing, Journal of the American
+    /// Statistical Association 48(263), 1953).
+    fn add_left(&mut self, age_ns: f64) {
+        self.sum_ns += age_ns;
     }
 
     pub(super) fn mean_ns(&self) -> f64 {
@@ -74,6 +82,7 @@ pub(super) struct Gathering {
     in_flight_sum: u64,
     pub(super) latencies: ClassLatencies,
     answered: u32,
+    left: u32,
     out: [Out; CLASSES_MAX],
     out_count: u32,
     /// What latencies of each class count with at most.
@@ -111,6 +120,7 @@ impl Gathering {
             in_flight_sum: 0,
             latencies: ClassLatencies::default(),
             answered: 0,
+            left: 0,
             out: [Out::default(); CLASSES_MAX],
             out_count: 0,
             most_ns,
@@ -119,6 +129,16 @@ impl Gathering {
 
     pub(super) fn is_open(&self) -> bool {
         self.closed_ns.is_none()
+    }
+
+    /// When it began to take requests in.
+    pub(super) fn opened_ns(&self) -> u64 {
+        self.opened_ns
+    }
+
+    /// Takes no more in.
+    pub(super) fn close(&mut self, now_ns: u64) {
+        self.closed_ns.get_or_insert(now_ns);
     }
 
     pub(super) fn started(
@@ -163,9 +183,17 @@ impl Gathering {
         let out = &mut self.out[class];
         out.count = out.count.saturating_sub(1);
         out.started_sum_ns = out.started_sum_ns.saturating_sub(started_ns.into());
-        if outcome == Outcome::Answered {
-            self.latencies[class].add((latency_ns as f64).min(self.most_ns[class]), 1.0);
-            self.answered += 1;
+        let latency_ns = (latency_ns as f64).min(self.most_ns[class]);
+        match outcome {
+            Outcome::Answered => {
+                self.latencies[class].add(latency_ns, 1.0);
+                self.answered += 1;
+            }
+            Outcome::Left => {
+                self.latencies[class].add_left(latency_ns);
+                self.left += 1;
+            }
+            Outcome::Failed | Outcome::Unknown => {}
         }
     }
 
@@ -181,15 +209,16 @@ impl Gathering {
         };
         if self.out_count > 0 {
             let waited_ns = now_ns.saturating_sub(closed_ns);
-            let sum_ns: f64 = self.latencies.iter().map(|class| class.sum_ns).sum();
-            let mean_ns = sum_ns / f64::from(self.answered.max(1));
-            let patience_ns =
-                if self.answered == 0 { u64::MAX } else { (mean_ns * SETTLE_LATENCIES) as u64 };
+            let patience_ns = match self.answered {
+                0 => u64::MAX,
+                _ => self.mean_ns().saturating_mul(SETTLE_LATENCIES),
+            };
             if waited_ns < patience_ns.min(SETTLE_NS_MAX) {
                 return Progress::Goes;
             }
         }
-        if self.answered == 0 || self.answered < self.starts / 2 {
+        let is_small = self.starts < STARTS_MIN.min(self.wanted);
+        if is_small || self.answered == 0 || self.answered + self.left < self.starts / 2 {
             return Progress::IsVoid;
         }
         self.count_those_out(now_ns);
@@ -207,9 +236,20 @@ impl Gathering {
         self.out_count = 0;
     }
 
+    /// Mean latency over all classes; what those who are out have waited does not count.
+    pub(super) fn mean_ns(&self) -> u64 {
+        let sum_ns: f64 = self.latencies.iter().map(|class| class.sum_ns).sum();
+        (sum_ns / f64::from(self.answered.max(1))) as u64
+    }
+
     /// Whether the limit was what held requests back, by and large.
     pub(super) fn is_saturated(&self) -> bool {
         self.starts_at_limit >= self.starts - self.starts / 4
+    }
+
+    /// Requests that took the last place.
+    pub(super) fn starts_at_limit(&self) -> u32 {
+        self.starts_at_limit
     }
 
     /// Requests in flight at a start, as a mean.

@@ -1,8 +1,9 @@
 //! The adaptive limit: which cohorts are measured, and what follows from them.
 
-use super::baseline::Baseline;
+use super::baseline::{Baseline, Measured};
 use super::cohort::{Gathering, Progress};
 use super::curve::{Curve, POSSIBLE, POSSIBLE_IN_LEAPS};
+use super::doubt::{Doubt, Next};
 use super::{Cohort, Outcome};
 use crate::queue::CLASSES_MAX;
 
@@ -28,24 +29,34 @@ const LEAP: f64 = 1.5;
 /// Cohorts without any queue after which the limit is taken to be far too low.
 const LEAP_AFTER: u32 = 3;
 
-/// The limit during a probe, as a part of itself: with the headroom, 0.77 of the knee, so that a
-/// tenth more or less of either does not matter.
+/// The limit during a probe, as a part of itself. After a surprise: with the headroom, 0.77 of the
+/// knee, so that a tenth more or less of either does not matter.
 const PROBE: f64 = 0.7;
-/// Every other probe goes up instead. If the knee is where it is thought to be, latency rises by a
-/// quarter for one cohort in 50; if by chance it is thought to be far too low, nothing else shows
-/// it.
+/// Where the limit is known: if the knee is where it is thought to be, latency rises by a quarter
+/// for one cohort in nine; if it is thought to be far too low, or more servers have come, nothing
+/// else shows it.
 const PROBE_UP: f64 = 1.25;
-/// A probe that goes on from the least that was measured, because there was a queue even there.
-const PROBE_FURTHER: f64 = 0.5;
-/// There was if the knee lies below this multiple of the least measured.
+/// Where too little is known of latency without a queue. Half as many tell five times as much as
+/// 0.7 of them, for half the throughput while half a cohort lasts.
+const PROBE_DEEP: f64 = 0.5;
+/// There was a queue even with the least that was measured, if the knee lies below this multiple of
+/// it.
 const BRACKET: f64 = 1.1;
-/// Cohorts between probes. A probe costs a fifth of the throughput while it lasts, so one in 25
-/// cohorts costs less than 1 %.
-const PROBE_EVERY: u32 = 25;
+/// Cohorts between probes.
+const PROBE_EVERY: u32 = 8;
 /// As long as the latency without a queue is not known well.
-const PROBE_EVERY_AT_FIRST: u32 = 4;
-/// It is when its standard error is 5 %.
-const WEIGHT_ENOUGH: f64 = 400.0;
+const PROBE_EVERY_AT_FIRST: u32 = 2;
+/// It is when its standard error is 10 %: half as many in flight have half the latency, or not.
+const WEIGHT_ENOUGH: f64 = 100.0;
+
+/// How long people may wait for a limit that is lowered though it held nobody back, and two
+/// latencies, so that something is seen.
+const ASK_NS: u64 = 250_000_000;
+/// How much a limit that is met now and then rises with each cohort, and how far over the knee.
+const DRIFT: f64 = 1.03;
+const DRIFT_MAX: f64 = 2.0;
+/// Weight of a new number of requests in flight in the mean.
+const USUALLY_SHARE: f64 = 1.0 / 16.0;
 
 /// What failures leave of the limit.
 const CUT: f64 = 0.7;
@@ -68,14 +79,20 @@ pub(super) struct Controller {
     /// Whether the limit has grown since failures lowered it.
     grew: bool,
     leaps: bool,
+    /// What the upstream works on at a time. Without it the limit is a guess.
+    knee: Option<f64>,
+    doubt: Doubt,
+    /// Mean of the last cohort.
+    latency_ns: u64,
+    /// Requests in flight, as a mean over those below the knee.
+    usually_below: f64,
     /// The limit was lowered by failures, and latencies measured before say that it may be higher.
     is_on_way_back: bool,
     /// Cohorts in a row, up to the last, after which no queue was known of.
     unbounded: u32,
     since_probe: u32,
     wants_probe: bool,
-    /// Whether the last regular probe went up.
-    was_up: bool,
+    may_probe: bool,
     baseline: Baseline,
     gathering: Gathering,
     curve: Curve,
@@ -98,11 +115,15 @@ impl Controller {
             leap_to: f64::INFINITY,
             grew: false,
             leaps: true,
+            knee: None,
+            doubt: Doubt::default(),
+            latency_ns: 0,
+            usually_below: 1.0,
             is_on_way_back: false,
             unbounded: 0,
             since_probe: 0,
             wants_probe: false,
-            was_up: false,
+            may_probe: true,
             baseline: Baseline::new(),
             gathering: Gathering::new(Cohort(1), 0, false, 1, 0, [0.0; CLASSES_MAX]),
             curve: Curve::new(),
@@ -126,8 +147,29 @@ impl Controller {
         self.limit = f64::from(limit).clamp(self.floor, self.ceiling);
     }
 
+    pub(super) fn let_probe(&mut self, may_probe: bool) {
+        self.may_probe = may_probe;
+    }
+
     pub(super) fn is_probing(&self) -> bool {
         self.gathering.is_probe && self.gathering.is_open()
+    }
+
+    pub(super) fn has_knee(&self) -> bool {
+        self.knee.is_some()
+    }
+
+    /// Until when the limit may be lowered, if it held nobody back before, whoever waits for that.
+    pub(super) fn asks_until_ns(&self) -> Option<u64> {
+        let is_asking = self.is_probing() && self.doubt.is_asking();
+        let takes_ns = ASK_NS.saturating_add(2 * self.latency_ns);
+        is_asking.then(|| self.gathering.opened_ns().saturating_add(takes_ns))
+    }
+
+    /// Ends that.
+    pub(super) fn stop_asking(&mut self, now_ns: u64) {
+        self.gathering.close(now_ns);
+        self.tick(now_ns);
     }
 
     pub(super) fn baseline_ns(&self) -> Option<u64> {
@@ -175,10 +217,12 @@ impl Controller {
         let cohort = (COHORT_PER_SPREAD * self.baseline.spread()).clamp(COHORT_MIN, COHORT_MAX);
         let cohort = match self.curve.fit() {
             Some(_) if self.is_on_way_back => COHORT_BACK,
-            Some(_) if self.leaps => cohort * COHORT_LEAP,
+            Some(_) if self.leaps && self.unbounded > 0 => cohort * COHORT_LEAP,
             _ => cohort,
         };
         let limit = if is_probe { self.probe.round() as u32 } else { self.limit() };
+        let cohort =
+            if is_probe && self.probe < PROBE * self.limit { cohort / 2.0 } else { cohort };
         let wanted = (cohort as u32).max(ROUNDS * limit);
         let skip = if is_probe { 0 } else { limit };
         let most_ns = self.baseline.most_ns();
@@ -188,35 +232,73 @@ impl Controller {
     fn judge(&mut self) {
         let in_flight = self.gathering.in_flight();
         let is_lower = self.gathering.is_probe && self.probe < self.limit;
-        let is_saturated = is_lower || self.gathering.is_saturated();
-        // Of requests that were not held back only those count that cannot have met a queue. That
-        // few came says nothing about the limit.
-        if !is_saturated && in_flight > PROBE * self.limit {
-            self.unbounded = 0;
-            return;
-        }
-        let is_first = self.curve.fit().is_none();
+        let is_held = is_lower || self.gathering.is_saturated();
         let Some(measured) = self.baseline.measure(&self.gathering.latencies) else { return };
+        self.latency_ns = self.gathering.mean_ns();
+        self.since_probe = if self.gathering.is_probe { 0 } else { self.since_probe + 1 };
+        if is_held {
+            self.judge_held(in_flight, measured);
+        } else {
+            self.unbounded = 0;
+            match self.knee {
+                Some(knee) => self.judge_below(in_flight, measured, knee),
+                None => self.judge_free(in_flight, measured),
+            }
+        }
+    }
+
+    /// Requests were as many as the limit lets.
+    fn judge_held(&mut self, in_flight: f64, measured: Measured) {
+        let is_first = self.curve.fit().is_none();
         self.curve.set_possible(if self.leaps { POSSIBLE_IN_LEAPS } else { POSSIBLE });
         let is_surprise = self.curve.add(in_flight, measured.latency, measured.error);
-        if !is_saturated {
-            self.unbounded = 0;
-            return;
-        }
-        self.since_probe = if self.gathering.is_probe { 0 } else { self.since_probe + 1 };
-        if is_surprise {
-            // Slower by itself, or a queue? Only fewer requests can tell.
-            self.leaps = false;
-            self.unbounded = 0;
-            self.probe_at(PROBE * in_flight.min(self.limit));
+        if self.gathering.is_probe && self.doubt.is_answered() {
             return;
         }
         if is_first {
             // Too high already? Otherwise the first thing to be seen is a limit higher still.
-            self.probe_at(PROBE_FURTHER * in_flight);
-            return;
+            self.ask(PROBE_DEEP * in_flight);
+        } else if is_surprise {
+            // Slower by itself, or a queue? Only fewer requests can tell.
+            self.leaps = false;
+            self.unbounded = 0;
+            self.ask(PROBE * in_flight.min(self.limit));
+        } else {
+            self.follow_curve();
         }
-        self.follow_curve();
+    }
+
+    /// They were not, and the limit is known.
+    fn judge_below(&mut self, in_flight: f64, measured: Measured, knee: f64) {
+        if in_flight <= PROBE * knee {
+            // They cannot have met a queue. How many there were comes of how long they took, so
+            // that counts with its mean.
+            self.usually_below += (in_flight - self.usually_below) * USUALLY_SHARE;
+            let in_flight = self.usually_below.min(PROBE * knee);
+            if self.curve.add(in_flight, measured.latency, measured.error) {
+                self.knee = None;
+            }
+        }
+        if self.gathering.starts_at_limit() > 0 {
+            // A limit that is found too low shows itself only under load. So it is not clung to.
+            let aim = (self.limit * DRIFT).min(knee * DRIFT_MAX);
+            self.limit = self.clamp(aim.max(self.limit));
+        }
+    }
+
+    /// They were not, and the limit is a guess.
+    fn judge_free(&mut self, in_flight: f64, measured: Measured) {
+        match self.doubt.look(in_flight, measured) {
+            Next::Nothing => {}
+            Next::Ask => self.ask(PROBE_DEEP * in_flight),
+            Next::Compare => {
+                self.curve.set_possible(POSSIBLE_IN_LEAPS);
+                self.curve.add(in_flight, measured.latency, measured.error);
+                if self.curve.fit().is_some_and(|fit| fit.knee.is_some()) {
+                    self.follow_curve();
+                }
+            }
+        }
     }
 
     fn follow_curve(&mut self) {
@@ -227,30 +309,32 @@ impl Controller {
         };
         self.leaps = false;
         self.unbounded = 0;
+        self.knee = Some(knee);
         self.go_to(knee + headroom(knee));
         if self.is_on_way_back {
             return;
         }
         if knee < fit.least.exp() * BRACKET {
-            self.probe_at(PROBE_FURTHER * fit.least.exp());
+            self.ask(PROBE_DEEP * fit.least.exp());
             return;
         }
         let is_known = fit.weight_below >= WEIGHT_ENOUGH;
         let every = if is_known { PROBE_EVERY } else { PROBE_EVERY_AT_FIRST };
         if self.since_probe >= every {
-            self.was_up = !self.was_up;
-            let part = if self.was_up { PROBE_UP } else { PROBE };
-            self.probe_at(part * self.limit);
+            let part = if is_known { PROBE_UP } else { PROBE_DEEP };
+            self.ask(part * self.limit);
         }
     }
 
     /// No queue was seen with so many in flight.
     fn grow(&mut self, most: f64) {
+        self.knee = None;
         self.unbounded += 1;
         self.leaps |= self.unbounded >= LEAP_AFTER;
-        self.go_to(if self.leaps { most * LEAP } else { most + headroom(most) });
+        let aim = if self.leaps { most * LEAP } else { most + headroom(most) };
+        self.go_to(aim.max(self.limit));
         if !self.leaps && !self.is_on_way_back && self.since_probe >= PROBE_EVERY_AT_FIRST {
-            self.probe_at(PROBE * self.limit);
+            self.ask(PROBE * self.limit);
         }
     }
 
@@ -269,8 +353,9 @@ impl Controller {
         self.grew |= self.limit > before;
     }
 
-    fn probe_at(&mut self, in_flight: f64) {
-        if in_flight.round() >= 1.0 {
+    /// Has the next cohort be a probe, with so many in flight.
+    fn ask(&mut self, in_flight: f64) {
+        if in_flight.round() >= 1.0 && (self.may_probe || in_flight > self.limit) {
             self.wants_probe = true;
             self.probe = in_flight.min(self.ceiling);
         }

@@ -19,7 +19,7 @@ pub(super) const POSSIBLE_IN_LEAPS: f64 = 6.25;
 /// The knee is looked for in such steps.
 const STEP: f64 = BIN / 2.0;
 /// What is measured below this part of the knee shows the latency without a queue.
-const BELOW: f64 = 0.85;
+const BELOW: f64 = 0.65;
 /// What differs from the fit by so many standard errors, and this much, shows that the upstream
 /// has changed.
 const SURPRISE: f64 = 3.5;

@@ -199,7 +199,7 @@ impl Drop for Waiting {
         if cancelled.is_none()
             && let Ok(Ok(place)) = self.answer.try_recv()
         {
-            drop(self.gate.passing(place));
+            self.gate.passing(place).end(Outcome::Unknown);
         }
     }
 }
@@ -218,8 +218,8 @@ impl Passing {
 }
 
 impl Drop for Passing {
-    /// Nothing is known of it: its client has gone.
+    /// Its client has gone.
     fn drop(&mut self) {
-        self.give_back(Outcome::Unknown);
+        self.give_back(Outcome::Left);
     }
 }

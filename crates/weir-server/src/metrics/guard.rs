@@ -151,6 +151,7 @@ struct Gate {
     is_overloaded: bool,
     limit: u32,
     in_flight: u32,
+    left_behind: usize,
     counts: Vec<ClassCounts>,
     waiting: Vec<usize>,
 }
@@ -166,6 +167,7 @@ fn upstreams(page: &mut Page, shared: &Shared, rules: &Rules) {
                 is_overloaded: gate.is_overloaded(now_ns),
                 limit: gate.limit(),
                 in_flight: gate.in_flight(),
+                left_behind: gate.left_behind(),
                 counts: gate.counts().to_vec(),
                 waiting: (0..gate.counts().len()).map(|class| gate.class_waiting(class)).collect(),
             })
@@ -173,13 +175,16 @@ fn upstreams(page: &mut Page, shared: &Shared, rules: &Rules) {
         .collect();
     gates.sort_by(|a, b| a.upstream.cmp(&b.upstream));
     type Value = fn(&Gate) -> u32;
-    let families: [(&str, &str, Value); 3] = [
+    let families: [(&str, &str, Value); 4] = [
         ("weir_upstream_overloaded", "1 while requests cannot but wait.", |gate| {
             gate.is_overloaded.into()
         }),
         ("weir_upstream_limit", "Requests that may be in flight.", |gate| gate.limit),
         ("weir_upstream_limit_used", "Requests that are, as the limit counts them.", |gate| {
             gate.in_flight
+        }),
+        ("weir_upstream_left_behind", "Among these, those whose clients have gone.", |gate| {
+            u32::try_from(gate.left_behind).unwrap_or(u32::MAX)
         }),
     ];
     for (name, help, value) in families {

@@ -102,6 +102,8 @@ struct UpstreamStatus {
     /// It is lowered for a moment, to see the latency without a queue.
     probing: bool,
     in_flight: u32,
+    /// Among them, those whose clients have gone.
+    left_behind: usize,
     waiting: usize,
     /// What the upstream needs without a queue.
     baseline_us: Option<u64>,
@@ -230,6 +232,7 @@ fn one(name: &str, upstream: &Upstream, classes: &[ClassInfo]) -> UpstreamStatus
             adaptive: matches!(limit.settings(), weir_guard::LimitSettings::Adaptive { .. }),
             probing: limit.is_probing(),
             in_flight: gate.in_flight(),
+            left_behind: gate.left_behind(),
             waiting: gate.waiting(),
             baseline_us: limit.baseline_ns().map(|ns| ns / 1000),
             classes: counts

@@ -1,0 +1,97 @@
+//! Requests that the limit does not hold back, while it is not known what the upstream works on at a
+//! time: whether they queue there.
+//!
+//! Looking on does not tell. Where requests take longer by chance, or because they have become
+//! slower, more of them are in flight; that looks as if the higher number were the cause. So it is
+//! asked: the limit is lowered to half of what is in flight for a moment, and that is compared with
+//! what is seen right after it.
+
+use super::baseline::Measured;
+
+/// What is higher than usual by so many standard errors, and this much, may be a queue.
+const HIGHER: f64 = 3.5;
+const HIGHER_MIN: f64 = 0.15;
+/// Cohorts between two questions.
+const REST: u32 = 8;
+/// Weight of a new latency that is lower than usual, or hardly higher.
+const SHARE: f64 = 1.0 / 8.0;
+/// So few hardly meet a queue.
+pub(super) const FEW: f64 = 3.0;
+
+/// What is to be done with a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Nothing,
+    /// Lower the limit for a moment.
+    Ask,
+    /// It belongs to the answer.
+    Compare,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    /// The latency for which it has been asked, or which nobody doubts; as a logarithm.
+    usual: Option<f64>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Ready,
+    /// The limit is lowered.
+    Asking,
+    /// What follows is to be compared.
+    Asked,
+    Resting(u32),
+}
+
+impl Doubt {
+    /// A measurement of requests that were not held back.
+    pub(super) fn look(&mut self, in_flight: f64, measured: Measured) -> Next {
+        match self.state {
+            State::Asking => {
+                // Its time was too short, or traffic has ended meanwhile.
+                self.state = State::Ready;
+            }
+            State::Asked => {
+                self.state = State::Resting(REST);
+                self.usual = Some(measured.latency);
+                return Next::Compare;
+            }
+            State::Resting(0) => self.state = State::Ready,
+            State::Resting(left) => self.state = State::Resting(left - 1),
+            State::Ready => {}
+        }
+        let Some(usual) = self.usual.as_mut() else {
+            return self.ask_if(in_flight);
+        };
+        let higher = measured.latency - *usual;
+        if higher <= HIGHER_MIN || higher <= HIGHER * measured.error {
+            *usual += SHARE * higher.min(HIGHER_MIN / 4.0);
+            return Next::Nothing;
+        }
+        self.ask_if(in_flight)
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.state == State::Asking
+    }
+
+    /// The limit was lowered. Whether that was by a question.
+    pub(super) fn is_answered(&mut self) -> bool {
+        let is_asking = self.state == State::Asking;
+        if is_asking {
+            self.state = State::Asked;
+        }
+        is_asking
+    }
+
+    fn ask_if(&mut self, in_flight: f64) -> Next {
+        if in_flight < FEW || self.state != State::Ready {
+            return Next::Nothing;
+        }
+        self.state = State::Asking;
+        Next::Ask
+    }
+}
