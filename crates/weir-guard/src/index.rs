@@ -68,9 +68,16 @@ impl Candidate {
     }
 }
 
-/// Adds rules that were found: mostly none, or one.
+/// Adds rules that were found, which are mostly none.
 #[inline]
 pub(crate) fn add(found: &mut Candidates, rules: &[Candidate]) {
+    if !rules.is_empty() {
+        push(found, rules);
+    }
+}
+
+#[inline(never)]
+fn push(found: &mut Candidates, rules: &[Candidate]) {
     for rule in rules {
         found.push(*rule);
     }

@@ -26,11 +26,6 @@ impl<'r> Paying<'r> {
         Paying { tables, ends, moment, places: Permit::default(), paid: SmallVec::new() }
     }
 
-    /// Whose counts are written.
-    pub(crate) fn worker(&self) -> usize {
-        self.moment.worker
-    }
-
     /// The places it has taken.
     pub(crate) fn into_places(self) -> Permit {
         self.places

@@ -106,15 +106,16 @@ impl Rules {
     /// nothing of its client, as a trusted proxy's: rules for connections count it like one.
     #[inline]
     pub fn decide(&self, subject: &Subject<'_>, moment: &Moment, as_connection: bool) -> Decision {
-        self.decide_at(subject, || *moment, as_connection)
+        self.decide_at(subject, moment.worker, || *moment, as_connection)
     }
 
     /// The same where it costs something to say how the moment stands: it is asked for if a rule is
-    /// met that counts.
+    /// met that limits something.
     #[inline]
     pub fn decide_at(
         &self,
         subject: &Subject<'_>,
+        worker: usize,
         moment: impl Fn() -> Moment,
         as_connection: bool,
     ) -> Decision {
@@ -124,7 +125,7 @@ impl Rules {
             let retry_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
             decision.refuse(Refused { retry_ns, ..Refused::BANNED });
         } else if !self.all.is_empty() {
-            self.meet(&self.at_head, subject, moment, as_connection, &mut decision);
+            self.meet(&self.at_head, subject, worker, moment, as_connection, &mut decision);
         }
         decision
     }
@@ -132,7 +133,8 @@ impl Rules {
     /// Goes on with what plugins have made of the request.
     pub fn decide_verdict(&self, subject: &Subject<'_>, moment: &Moment, decision: &mut Decision) {
         if !decision.has_passed() {
-            self.meet(&self.at_verdict, subject, || *moment, false, decision);
+            let worker = moment.worker;
+            self.meet(&self.at_verdict, subject, worker, || *moment, false, decision);
         }
     }
 
@@ -192,13 +194,14 @@ impl Rules {
         &self,
         index: &Index,
         subject: &Subject<'_>,
+        worker: usize,
         moment: impl Fn() -> Moment,
         as_connection: bool,
         decision: &mut Decision,
     ) {
         let mut values = Values::new(&self.names, subject);
         let mut found = Candidates::new();
-        // Most requests meet no rule.
+        // Most requests meet no rule that limits them.
         let mut paying = None;
         for candidate in index.find(&mut values, &mut found) {
             let number = candidate.rule();
@@ -210,14 +213,13 @@ impl Rules {
                 decision.give_class(class);
             }
             if !rule.is_of_connections || as_connection {
-                let new = || Paying::new(&self.tables, &subject.ends, moment());
-                let paying = paying.get_or_insert_with(new);
-                rule.state.count(paying.worker(), Count::Met);
-                let key = self.value_key(rule, &mut values);
-                if rule.limits()
-                    && let Err(refused) = paying.pay(number, rule, key)
-                {
-                    return decision.refuse(refused);
+                rule.state.count(worker, Count::Met);
+                if rule.limits() {
+                    let key = self.value_key(rule, &mut values);
+                    let new = || Paying::new(&self.tables, &subject.ends, moment());
+                    if let Err(refused) = paying.get_or_insert_with(new).pay(number, rule, key) {
+                        return decision.refuse(refused);
+                    }
                 }
             }
             if rule.pass {

@@ -148,11 +148,12 @@ fn limits_hold_while_the_upstream_is_overloaded() {
         |number: usize| ask(address, "GET", &format!("/few/{number}"), &[("x-few", "yes")]).status;
     assert_eq!([few(0), few(1), few(2)], [200; 3]);
     std::thread::scope(|scope| {
-        for number in 0..5 {
+        for number in 0..12 {
             let target = format!("/crowd/{number}");
             scope.spawn(move || assert_eq!(ask(address, "GET", &target, &[]).status, 200));
         }
-        // They wait for longer than an interval.
+        // They wait for longer than an interval. Before that one would wait behind them all.
+        std::thread::sleep(Duration::from_millis(600));
         let refused = wait_for(Duration::from_millis(1200), || (few(3) == 429).then_some(()));
         assert!(refused.is_some());
     });

@@ -1,6 +1,7 @@
 //! From the source address to the set of rules that hold for it: by comparisons among the
 //! instructions where boundaries are few, else by a table in a map.
 
+use super::Goal;
 use super::frame::*;
 use super::sources::{Family, Sources};
 use super::table::{Column, Table};
@@ -15,6 +16,7 @@ pub(super) fn lookup(
     family: Family,
     sources: &Sources,
     sets: &[Label],
+    goal: Goal,
 ) -> Result<Option<Table>, KernelError> {
     if sources.starts.len() <= TREE_BOUNDARIES_MAX {
         asm.load(Size::Double, Reg::R2, Reg::R10, SOURCE_LOW);
@@ -25,7 +27,11 @@ pub(super) fn lookup(
         return Ok(None);
     }
     let table = Table::new(family, &sources.starts)?;
-    asm.store(Size::Double, Reg::R10, SAVED, NOW);
+    // Nobody who polices has asked for the time yet.
+    let is_saved = goal != Goal::Police;
+    if is_saved {
+        asm.store(Size::Double, Reg::R10, SAVED, NOW);
+    }
     match family {
         Family::V4 => {
             asm.load(Size::Word, Reg::R4, Reg::R10, low_word(SOURCE_LOW));
@@ -37,7 +43,11 @@ pub(super) fn lookup(
             search_within(asm, &table);
         }
     }
-    asm.load(Size::Double, NOW, Reg::R10, SAVED);
+    if is_saved {
+        asm.load(Size::Double, NOW, Reg::R10, SAVED);
+    } else {
+        asm.mov(NOW, 0);
+    }
     dispatch(asm, 0, sets);
     Ok(Some(table))
 }

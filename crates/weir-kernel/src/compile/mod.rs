@@ -154,7 +154,7 @@ fn decide(
         let sets: Vec<Label> =
             sources.sets.iter().map(|set| lines.line(asm, *family, set)).collect();
         asm.place(*place);
-        tables.extend(lookup::lookup(asm, *family, &sources, &sets)?);
+        tables.extend(lookup::lookup(asm, *family, &sources, &sets, plan.goal)?);
     }
     lines.write(asm);
     Ok(tables)

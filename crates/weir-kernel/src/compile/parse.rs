@@ -188,7 +188,8 @@ fn addresses(asm: &mut Assembler, families: &[(Family, Label)], ends: Ends, need
             // has looked at them.
             asm.load_packet(Size::Word, NETWORK + V4_AT);
             asm.imm64(Reg::R3, MAPPED);
-            keep_half(asm, Reg::R0, SOURCE_HIGH, SOURCE_LOW);
+            asm.alu(Alu::Or, Reg::R0, Reg::R3);
+            asm.store(Size::Double, Reg::R10, SOURCE_LOW, Reg::R0);
         } else {
             copy_addresses(asm, *family, ends, needs);
         }

@@ -107,12 +107,14 @@ impl<'a> Lines<'a> {
     fn penalty(&self, asm: &mut Assembler, node: &Node) {
         let (next, dropped) = (node.next, asm.label());
         let state = self.plan.state.fd();
-        asm.map_value(Reg::R1, state, (PENALTIES_UNTIL * 8) as u32);
-        asm.load(Size::Double, Reg::R1, Reg::R1, 0);
+        let until = |asm: &mut Assembler| {
+            asm.map_value(Reg::R1, state, (PENALTIES_UNTIL * 8) as u32);
+            asm.load(Size::Double, Reg::R1, Reg::R1, 0);
+        };
+        until(asm);
         asm.jump(Cond::Equal, Reg::R1, 0, next);
-        asm.store(Size::Double, Reg::R10, KEY, Reg::R1);
         ask_time(asm, self.plan.state.clock());
-        asm.load(Size::Double, Reg::R1, Reg::R10, KEY);
+        until(asm);
         asm.jump(Cond::LessOrEqual, Reg::R1, NOW, next);
         let is_v4 = node.family != Some(Family::V6);
         let lengths = self.plan.policy.penalties.iter();
@@ -290,7 +292,9 @@ fn ports(asm: &mut Assembler, ranges: &[(u16, u16)], otherwise: Label) {
 /// Goes elsewhere unless the destination is in one of the ranges.
 fn destination(asm: &mut Assembler, family: Family, ranges: &[(u128, u128)], otherwise: Label) {
     let holds = asm.label();
-    asm.load(Size::Double, Reg::R1, Reg::R10, DESTINATION_HIGH);
+    if family == Family::V6 {
+        asm.load(Size::Double, Reg::R1, Reg::R10, DESTINATION_HIGH);
+    }
     asm.load(Size::Double, Reg::R2, Reg::R10, DESTINATION_LOW);
     for (first, last) in ranges {
         let next = asm.label();

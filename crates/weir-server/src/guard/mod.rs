@@ -197,8 +197,9 @@ impl Guard {
         now: Instant,
     ) -> Decision {
         let (subject, as_connection) = asked.subject(connection);
-        let moment = || asked.at(self.moment(connection.worker.index, now));
-        let decide = |rules: &Rules| rules.decide_at(&subject, moment, as_connection);
+        let worker = connection.worker.index;
+        let moment = || asked.at(self.moment(worker, now));
+        let decide = |rules: &Rules| rules.decide_at(&subject, worker, moment, as_connection);
         let decision = self.with_rules(decide);
         if let Some(refused) = decision.refusal() {
             self.punish(&subject.ends, refused.banned);
