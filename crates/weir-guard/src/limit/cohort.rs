@@ -17,6 +17,9 @@ const SETTLE_LATENCIES: u64 = 8;
 /// So do those that are out after this.
 const SETTLE_NS_MAX: u64 = 10_000_000_000;
 
+/// A part of a cohort that may still be out when it is as good as over.
+const OUT_SHARE: u32 = 8;
+
 /// Number, mean and variance of latencies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latencies {
@@ -75,6 +78,7 @@ pub(super) struct Gathering {
     wanted: u32,
     opened_ns: u64,
     closed_ns: Option<u64>,
+    is_cut_short: bool,
     /// Starts that are let pass first, so that what was in flight before has left the queue.
     skip: u32,
     starts: u32,
@@ -114,6 +118,7 @@ impl Gathering {
             wanted,
             opened_ns: now_ns,
             closed_ns: None,
+            is_cut_short: false,
             skip,
             starts: 0,
             starts_at_limit: 0,
@@ -127,8 +132,14 @@ impl Gathering {
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    fn is_open(&self) -> bool {
         self.closed_ns.is_none()
+    }
+
+    /// Whether most of its requests have not ended yet: those that start now still have an effect
+    /// on what is measured.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.is_cut_short && (self.is_open() || self.out_count > self.starts / OUT_SHARE)
     }
 
     /// When it began to take requests in.
@@ -136,9 +147,10 @@ impl Gathering {
         self.opened_ns
     }
 
-    /// Takes no more in.
-    pub(super) fn close(&mut self, now_ns: u64) {
+    /// Takes no more in, and holds nobody back any longer.
+    pub(super) fn cut_short(&mut self, now_ns: u64) {
         self.closed_ns.get_or_insert(now_ns);
+        self.is_cut_short = true;
     }
 
     pub(super) fn started(

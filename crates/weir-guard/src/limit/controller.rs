@@ -152,7 +152,7 @@ impl Controller {
     }
 
     pub(super) fn is_probing(&self) -> bool {
-        self.gathering.is_probe && self.gathering.is_open()
+        self.gathering.is_probe && self.gathering.is_under_way()
     }
 
     pub(super) fn has_knee(&self) -> bool {
@@ -168,7 +168,7 @@ impl Controller {
 
     /// Ends that.
     pub(super) fn stop_asking(&mut self, now_ns: u64) {
-        self.gathering.close(now_ns);
+        self.gathering.cut_short(now_ns);
         self.tick(now_ns);
     }
 
