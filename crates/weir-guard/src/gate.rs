@@ -3,6 +3,7 @@
 
 mod counts;
 mod leftovers;
+mod reserve;
 mod timeline;
 mod trial;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use weir_config::Guard;
 
 use self::leftovers::Leftovers;
+use self::reserve::Reserve;
 use self::timeline::Timeline;
 use self::trial::Trial;
 use crate::limit::{AdaptiveLimit, Cohort, LimitSettings, Outcome};
@@ -114,6 +116,7 @@ pub struct Gate<T> {
     counts: Vec<ClassCounts>,
     strain: Strain,
     trial: Trial,
+    reserve: Reserve,
 }
 
 impl<T> Gate<T> {
@@ -132,6 +135,7 @@ impl<T> Gate<T> {
             counts: vec![ClassCounts::default(); queue.classes()],
             queue,
             strain: Strain::default(),
+            reserve: Reserve::default(),
         }
     }
 
@@ -151,8 +155,9 @@ impl<T> Gate<T> {
             // Otherwise the places go to those who wait, and this one may be before them.
             self.forget_leftovers(now_ns);
         }
+        self.reserve.came(now_ns, class);
         self.move_on(now_ns, due);
-        if self.in_flight < self.limit.limit() {
+        if self.in_flight < self.places(now_ns, class) {
             return Arrival::Run(self.admit(now_ns, class, 0));
         }
         if self.limit.asks_until_ns().is_none() {
@@ -258,6 +263,11 @@ impl<T> Gate<T> {
         self.limit.limit()
     }
 
+    /// How many more may, of the highest class of those that are there.
+    pub fn headroom(&self) -> u32 {
+        self.limit.headroom()
+    }
+
     /// How the limit is found, for status pages.
     pub fn adaptive_limit(&self) -> &AdaptiveLimit {
         &self.limit
@@ -314,17 +324,32 @@ impl<T> Gate<T> {
         if !self.queue.is_empty() {
             self.queue.expire(now_ns, &mut due.shed);
         }
-        while self.in_flight < self.limit.limit() {
-            let Some(waited) = self.queue.pop(now_ns, &mut due.shed) else {
-                self.strain.end(now_ns, self.interval_ns);
+        loop {
+            let Some(class) = self.queue.first_class() else {
+                if self.in_flight < self.limit.limit() {
+                    self.strain.end(now_ns, self.interval_ns);
+                }
                 break;
             };
+            if self.in_flight >= self.places(now_ns, class) {
+                break;
+            }
+            let Some(waited) = self.queue.pop(now_ns, &mut due.shed) else { break };
             let place = self.admit(now_ns, waited.class, waited.waited_ns);
             due.start.push((waited, place));
         }
         for index in shed_before..due.shed.len() {
             let Shed { waited, reason } = &due.shed[index];
             self.counts[waited.class].shed[reason.index()] += 1;
+        }
+    }
+
+    /// How many may be in flight when one of a class starts, and with it.
+    fn places(&self, now_ns: u64, class: usize) -> u32 {
+        let limit = self.limit.limit();
+        match self.reserve.is_for(now_ns, class) {
+            true => limit.saturating_add(self.limit.headroom()),
+            false => limit,
         }
     }
 

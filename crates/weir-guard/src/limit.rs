@@ -152,6 +152,11 @@ impl AdaptiveLimit {
         self.controller.as_ref().and_then(|controller| controller.baseline_ns())
     }
 
+    /// How far the limit is over what the upstream works on at a time; 0 if that is not known.
+    pub fn headroom(&self) -> u32 {
+        self.controller.as_ref().map_or(0, |controller| controller.headroom())
+    }
+
     /// A request of a class starts, and with it `in_flight` are.
     pub fn started(&mut self, now_ns: u64, class: usize, in_flight: u32) -> Cohort {
         let Some(controller) = &mut self.controller else { return NO_COHORT };

@@ -188,6 +188,11 @@ impl<T> ClassQueue<T> {
         self.classes.get(class).map_or(0, |state| state.len)
     }
 
+    /// The highest class of those who wait.
+    pub fn first_class(&self) -> Option<usize> {
+        self.classes.iter().position(|state| state.len > 0)
+    }
+
     /// Whether a class stands.
     pub fn is_standing(&self, now_ns: u64, class: usize) -> bool {
         self.classes.get(class).is_some_and(|state| {

@@ -253,8 +253,8 @@ impl Outside {
         }
         assert!((1..=6).contains(&gate.limit()));
         // With the last that starts, a measurement may end and the limit fall.
-        assert!(!has_started || gate.in_flight() <= gate.limit().max(self.limit));
-        self.limit = gate.limit();
+        assert!(!has_started || gate.in_flight() <= self.places(gate));
+        self.limit = gate.limit() + gate.headroom();
         assert_eq!(gate.in_flight() as usize, self.running.len() + gate.left_behind());
         assert_eq!(gate.waiting(), self.waiting.len());
         for (class, limits) in limits().iter().enumerate() {
@@ -263,6 +263,11 @@ impl Outside {
         // Nobody waits beside a free place.
         assert!(gate.waiting() == 0 || gate.in_flight() >= gate.limit());
         assert_eq!(gate.waiting() == 0, gate.next_deadline().is_none());
+    }
+
+    /// As many as may be in flight now, or could before the call.
+    fn places(&self, gate: &Gate<u32>) -> u32 {
+        self.limit.max(gate.limit() + gate.headroom())
     }
 
     fn end(&mut self, waited: &Waited<u32>) {
@@ -294,7 +299,7 @@ fn run_gate(limit: LimitSettings, ops: Vec<GateOp>) {
                 let number = outside.arrived;
                 match gate.arrive(now_ns, class, || number, &mut due) {
                     Arrival::Run(place) => {
-                        assert!(gate.in_flight() <= gate.limit().max(outside.limit));
+                        assert!(gate.in_flight() <= outside.places(&gate));
                         assert!(outside.ended.insert(number));
                         outside.running.push(place);
                     }

@@ -143,6 +143,11 @@ impl Controller {
         (limit.round() as u32).max(1)
     }
 
+    /// How far the limit is over the knee.
+    pub(super) fn headroom(&self) -> u32 {
+        self.knee.map_or(0, |knee| headroom(knee).round() as u32)
+    }
+
     pub(super) fn set(&mut self, limit: u32) {
         self.limit = f64::from(limit).clamp(self.floor, self.ceiling);
     }
