@@ -17,15 +17,13 @@ use self::leftovers::Leftovers;
 use self::reserve::Reserve;
 use self::timeline::Timeline;
 use self::trial::Trial;
-use crate::limit::{AdaptiveLimit, Cohort, LimitSettings, Outcome};
-use crate::queue::{
-    CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited,
-};
+use crate::limit::{AdaptiveLimit, LimitSettings, Outcome, Sent};
+use crate::queue::{ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited};
 
 /// What a gate is made by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {
-    /// Classes, the one that goes first in front; [`CLASSES_MAX`] of them at most.
+    /// Classes, the one that goes first in front; [`crate::CLASSES_MAX`] of them at most.
     pub classes: Vec<ClassLimits>,
     /// Requests in flight.
     pub limit: LimitSettings,
@@ -48,16 +46,12 @@ impl GateSettings {
 /// A place in flight. Goes back by [`Gate::done`], whatever happened; otherwise it is lost.
 #[must_use = "a place that is not handed to `Gate::done` is lost to the gate"]
 #[derive(Debug, PartialEq, Eq)]
-pub struct Place {
-    class: u8,
-    cohort: Cohort,
-    started_ns: u64,
-}
+pub struct Place(Sent);
 
 impl Place {
     /// The class it was given for.
     pub fn class(&self) -> usize {
-        usize::from(self.class)
+        self.0.class
     }
 }
 
@@ -191,15 +185,15 @@ impl<T> Gate<T> {
         due: &mut Due<T>,
     ) {
         let now_ns = self.timeline.advance(now_ns);
-        let Place { class, cohort, started_ns } = place;
+        let Place(sent) = place;
         match outcome {
             Outcome::Left => self.leftovers.add(now_ns, self.trial.latency_ns().max(latency_ns)),
             _ => self.in_flight = self.in_flight.saturating_sub(1),
         }
         if outcome == Outcome::Answered {
-            self.trial.answered(started_ns, latency_ns);
+            self.trial.answered(sent.at_ns, latency_ns);
         }
-        self.limit.finished(now_ns, cohort, class.into(), started_ns, latency_ns, outcome);
+        self.limit.finished(now_ns, &sent, latency_ns, outcome);
         self.forget_leftovers(now_ns);
         self.move_on(now_ns, due);
     }
@@ -357,9 +351,7 @@ impl<T> Gate<T> {
         self.in_flight += 1;
         self.counts[class].admitted += 1;
         self.counts[class].delay.add(waited_ns);
-        let cohort = self.limit.started(now_ns, class, self.in_flight);
-        debug_assert!(class < CLASSES_MAX);
-        Place { class: class as u8, cohort, started_ns: now_ns }
+        Place(self.limit.started(now_ns, class, self.in_flight))
     }
 
     fn count_shed(&mut self, class: usize, reason: ShedReason) {

@@ -36,7 +36,7 @@ pub use gate::{
 };
 pub use keys::{KeyTable, Tag};
 pub use level::{AdmissionLevel, SHARES};
-pub use limit::{AdaptiveLimit, Cohort, LimitSettings, Outcome};
+pub use limit::{AdaptiveLimit, LimitSettings, Outcome};
 pub use permit::Permit;
 pub use queue::{CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited};
 pub use rule::{Count, RuleState};

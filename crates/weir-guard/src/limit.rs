@@ -10,6 +10,9 @@ mod doubt;
 use self::cohort::NO_COHORT;
 use self::controller::Controller;
 
+/// So few requests in flight hardly meet a queue.
+const FEW: u32 = 3;
+
 /// Where a limit comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitSettings {
@@ -49,7 +52,18 @@ pub enum Outcome {
 
 /// Which measurement a request in flight belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cohort(u32);
+struct Cohort(u32);
+
+/// What is remembered of a request in flight.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) class: usize,
+    /// When, in nanoseconds.
+    pub(crate) at_ns: u64,
+    cohort: Cohort,
+    /// Few others were in flight.
+    is_among_few: bool,
+}
 
 /// A concurrency limit, fixed or adaptive.
 ///
@@ -158,26 +172,19 @@ impl AdaptiveLimit {
     }
 
     /// A request of a class starts, and with it `in_flight` are.
-    pub fn started(&mut self, now_ns: u64, class: usize, in_flight: u32) -> Cohort {
-        let Some(controller) = &mut self.controller else { return NO_COHORT };
-        let cohort = controller.started(now_ns, class, in_flight);
-        self.limit = controller.limit();
-        cohort
+    pub(crate) fn started(&mut self, now_ns: u64, class: usize, in_flight: u32) -> Sent {
+        let cohort = self.controller.as_mut().map_or(NO_COHORT, |controller| {
+            let cohort = controller.started(now_ns, class, in_flight);
+            self.limit = controller.limit();
+            cohort
+        });
+        Sent { class, at_ns: now_ns, cohort, is_among_few: in_flight <= FEW }
     }
 
-    /// A request has ended that started at `started_ns`, and was answered, or left, after
-    /// `latency_ns`.
-    pub fn finished(
-        &mut self,
-        now_ns: u64,
-        cohort: Cohort,
-        class: usize,
-        started_ns: u64,
-        latency_ns: u64,
-        outcome: Outcome,
-    ) {
+    /// A request has ended that was answered, or left, after `latency_ns`.
+    pub(crate) fn finished(&mut self, now_ns: u64, sent: &Sent, latency_ns: u64, outcome: Outcome) {
         let Some(controller) = &mut self.controller else { return };
-        controller.finished(now_ns, cohort, class, started_ns, latency_ns, outcome);
+        controller.finished(now_ns, sent, latency_ns, outcome);
         self.limit = controller.limit();
     }
 

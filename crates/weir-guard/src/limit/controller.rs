@@ -4,7 +4,7 @@ use super::baseline::{Baseline, Measured};
 use super::cohort::{Gathering, Progress};
 use super::curve::{Curve, POSSIBLE, POSSIBLE_IN_LEAPS};
 use super::doubt::{Doubt, Next};
-use super::{Cohort, Outcome};
+use super::{Cohort, Outcome, Sent};
 use crate::queue::CLASSES_MAX;
 
 /// Requests of a cohort for each unit of spread (the variance of latencies in units of their mean
@@ -189,19 +189,14 @@ impl Controller {
         cohort
     }
 
-    pub(super) fn finished(
-        &mut self,
-        now_ns: u64,
-        cohort: Cohort,
-        class: usize,
-        started_ns: u64,
-        latency_ns: u64,
-        outcome: Outcome,
-    ) {
-        if cohort == self.gathering.id {
-            self.gathering.finished(class, started_ns, latency_ns, outcome);
+    pub(super) fn finished(&mut self, now_ns: u64, sent: &Sent, latency_ns: u64, outcome: Outcome) {
+        if sent.is_among_few && outcome == Outcome::Answered {
+            self.doubt.quiet(latency_ns);
         }
-        self.count_failures(now_ns, started_ns, outcome);
+        if sent.cohort == self.gathering.id {
+            self.gathering.finished(sent.class, sent.at_ns, latency_ns, outcome);
+        }
+        self.count_failures(now_ns, sent.at_ns, outcome);
         self.tick(now_ns);
     }
 
@@ -293,7 +288,7 @@ impl Controller {
 
     /// They were not, and the limit is a guess.
     fn judge_free(&mut self, in_flight: f64, measured: Measured) {
-        match self.doubt.look(in_flight, measured) {
+        match self.doubt.look(in_flight, measured, self.latency_ns) {
             Next::Nothing => {}
             Next::Ask => self.ask(PROBE_DEEP * in_flight),
             Next::Compare => {

@@ -4,8 +4,10 @@
 //! Looking on does not tell. Where requests take longer by chance, or because they have become
 //! slower, more of them are in flight; that looks as if the higher number were the cause. So it is
 //! asked: the limit is lowered to half of what is in flight for a moment, and that is compared with
-//! what is seen right after it.
+//! what is seen right after it. Not where requests take as long as those that were sent while few
+//! were in flight.
 
+use super::FEW;
 use super::baseline::Measured;
 
 /// What is higher than usual by so many standard errors, and this much, may be a queue.
@@ -15,8 +17,11 @@ const HIGHER_MIN: f64 = 0.15;
 const REST: u32 = 8;
 /// Weight of a new latency that is lower than usual, or hardly higher.
 const SHARE: f64 = 1.0 / 8.0;
-/// So few hardly meet a queue.
-pub(super) const FEW: f64 = 3.0;
+
+/// Answers to requests among few after which it is known how long they take, and the most that
+/// count.
+const QUIET_MIN: u32 = 8;
+const QUIET_MAX: u32 = 64;
 
 /// What is to be done with a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,14 @@ pub(super) struct Doubt {
     /// The latency for which it has been asked, or which nobody doubts; as a logarithm.
     usual: Option<f64>,
     state: State,
+    quiet: Quiet,
+}
+
+/// How long answers took to requests that were sent while few were in flight.
+#[derive(Debug, Default)]
+struct Quiet {
+    count: u32,
+    mean_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +60,15 @@ enum State {
 }
 
 impl Doubt {
-    /// A measurement of requests that were not held back.
-    pub(super) fn look(&mut self, in_flight: f64, measured: Measured) -> Next {
+    /// An answer to a request that was sent while few were in flight.
+    pub(super) fn quiet(&mut self, latency_ns: u64) {
+        let Quiet { count, mean_ns } = &mut self.quiet;
+        *count = (*count + 1).min(QUIET_MAX);
+        *mean_ns += (latency_ns as f64 - *mean_ns) / f64::from(*count);
+    }
+
+    /// A measurement of requests that were not held back, and took so long as a mean.
+    pub(super) fn look(&mut self, in_flight: f64, measured: Measured, mean_ns: u64) -> Next {
         match self.state {
             State::Asking => {
                 // Its time was too short, or traffic has ended meanwhile.
@@ -64,6 +84,11 @@ impl Doubt {
             State::Ready => {}
         }
         let Some(usual) = self.usual.as_mut() else {
+            let is_usual = mean_ns as f64 <= (1.0 + HIGHER_MIN) * self.quiet.mean_ns;
+            if is_usual && self.quiet.count >= QUIET_MIN {
+                self.usual = Some(measured.latency);
+                return Next::Nothing;
+            }
             return self.ask_if(in_flight);
         };
         let higher = measured.latency - *usual;
@@ -88,7 +113,7 @@ impl Doubt {
     }
 
     fn ask_if(&mut self, in_flight: f64) -> Next {
-        if in_flight < FEW || self.state != State::Ready {
+        if in_flight < f64::from(FEW) || self.state != State::Ready {
             return Next::Nothing;
         }
         self.state = State::Asking;
