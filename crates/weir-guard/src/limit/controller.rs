@@ -138,7 +138,11 @@ impl Controller {
 
     /// The limit now. At least 1.
     pub(super) fn limit(&self) -> u32 {
-        let limit = if self.is_probing() { self.probe } else { self.limit };
+        let limit = match self.doubt.most() {
+            _ if self.is_probing() => self.probe,
+            Some(most) => self.limit.min(most),
+            None => self.limit,
+        };
         // To the nearest: cut off, a limit below the next whole number would find itself confirmed.
         (limit.round() as u32).max(1)
     }
@@ -149,7 +153,8 @@ impl Controller {
     }
 
     pub(super) fn set(&mut self, limit: u32) {
-        self.limit = f64::from(limit).clamp(self.floor, self.ceiling);
+        let least = if self.doubt.give_up() { self.limit } else { self.floor };
+        self.limit = self.clamp(f64::from(limit).max(least));
     }
 
     pub(super) fn let_probe(&mut self, may_probe: bool) {
@@ -236,7 +241,9 @@ impl Controller {
         let Some(measured) = self.baseline.measure(&self.gathering.latencies) else { return };
         self.latency_ns = self.gathering.mean_ns();
         self.since_probe = if self.gathering.is_probe { 0 } else { self.since_probe + 1 };
-        if is_held {
+        if !self.gathering.is_probe && self.doubt.compares(measured) {
+            self.compare(in_flight, measured);
+        } else if is_held {
             self.judge_held(in_flight, measured);
         } else {
             self.unbounded = 0;
@@ -288,16 +295,17 @@ impl Controller {
 
     /// They were not, and the limit is a guess.
     fn judge_free(&mut self, in_flight: f64, measured: Measured) {
-        match self.doubt.look(in_flight, measured, self.latency_ns) {
-            Next::Nothing => {}
-            Next::Ask => self.ask(PROBE_DEEP * in_flight),
-            Next::Compare => {
-                self.curve.set_possible(POSSIBLE_IN_LEAPS);
-                self.curve.add(in_flight, measured.latency, measured.error);
-                if self.curve.fit().is_some_and(|fit| fit.knee.is_some()) {
-                    self.follow_curve();
-                }
-            }
+        if self.doubt.look(in_flight, measured, self.latency_ns) == Next::Ask {
+            self.ask(PROBE_DEEP * in_flight);
+        }
+    }
+
+    /// What is seen after a question, beside its answer.
+    fn compare(&mut self, in_flight: f64, measured: Measured) {
+        self.curve.set_possible(POSSIBLE_IN_LEAPS);
+        self.curve.add(in_flight, measured.latency, measured.error);
+        if self.curve.fit().is_some_and(|fit| fit.knee.is_some()) {
+            self.follow_curve();
         }
     }
 

@@ -15,6 +15,8 @@ const HIGHER: f64 = 3.5;
 const HIGHER_MIN: f64 = 0.15;
 /// Cohorts between two questions.
 const REST: u32 = 8;
+/// How many more may be in flight after a question than before it.
+const MORE: f64 = 1.25;
 /// Weight of a new latency that is lower than usual, or hardly higher.
 const SHARE: f64 = 1.0 / 8.0;
 
@@ -29,8 +31,6 @@ pub(super) enum Next {
     Nothing,
     /// Lower the limit for a moment.
     Ask,
-    /// It belongs to the answer.
-    Compare,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +38,8 @@ pub(super) struct Doubt {
     /// The latency for which it has been asked, or which nobody doubts; as a logarithm.
     usual: Option<f64>,
     state: State,
+    /// Requests in flight when it was asked.
+    in_flight: f64,
     quiet: Quiet,
 }
 
@@ -74,11 +76,7 @@ impl Doubt {
                 // Its time was too short, or traffic has ended meanwhile.
                 self.state = State::Ready;
             }
-            State::Asked => {
-                self.state = State::Resting(REST);
-                self.usual = Some(measured.latency);
-                return Next::Compare;
-            }
+            State::Asked => return Next::Nothing,
             State::Resting(0) => self.state = State::Ready,
             State::Resting(left) => self.state = State::Resting(left - 1),
             State::Ready => {}
@@ -99,6 +97,31 @@ impl Doubt {
         self.ask_if(in_flight)
     }
 
+    /// Until it has been compared: how many may be in flight. Whoever had to wait would come all at
+    /// once otherwise, and be the overload that was looked for.
+    pub(super) fn most(&self) -> Option<f64> {
+        (self.state == State::Asked).then_some(self.in_flight * MORE)
+    }
+
+    /// Takes the measurement to compare with, if it is this one.
+    pub(super) fn compares(&mut self, measured: Measured) -> bool {
+        let compares = self.state == State::Asked;
+        if compares {
+            self.state = State::Resting(REST);
+            self.usual = Some(measured.latency);
+        }
+        compares
+    }
+
+    /// Compares nothing. Whether it would have.
+    pub(super) fn give_up(&mut self) -> bool {
+        let was_asked = self.state == State::Asked;
+        if was_asked {
+            self.state = State::Resting(REST);
+        }
+        was_asked
+    }
+
     pub(super) fn is_asking(&self) -> bool {
         self.state == State::Asking
     }
@@ -117,6 +140,7 @@ impl Doubt {
             return Next::Nothing;
         }
         self.state = State::Asking;
+        self.in_flight = in_flight;
         Next::Ask
     }
 }
