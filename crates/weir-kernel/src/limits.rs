@@ -48,6 +48,10 @@ pub const KEYS_MIN: usize = 1 << 6;
 /// Sources that are policed at a time; beyond, the one whose time is up first is let go.
 pub const PENALTIES_MAX: usize = 1 << 14;
 
+/// Rules with one bucket for all that get back what a connection took which a later one drops: the
+/// first of those that it meets.
+pub const GIVEN_BACK_MAX: usize = 4;
+
 /// Times that a bucket is tried again when another processor was faster. With two processors, a
 /// second attempt fails once in some thousands of packets.
 pub const BUCKET_ATTEMPTS: usize = 4;

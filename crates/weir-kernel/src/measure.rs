@@ -16,7 +16,7 @@ use crate::error::KernelError;
 use crate::limits::INSTRUCTIONS_MAX;
 use crate::packet::Frame;
 use crate::policy::{Key, Limit, Pace, Policy, Rule};
-use crate::state::{DEFAULT_CLASS, State, table_words};
+use crate::state::{DEFAULT_CLASS, NOBODY, State, table_words};
 use crate::sys::{LoadedProgram, Mapped, ProgramKind};
 
 /// The time of a decision.
@@ -56,7 +56,7 @@ pub fn measure(repeat: u32) -> Result<Vec<Measurement>, KernelError> {
     }
     let mut measured = Vec::new();
     for case in cases() {
-        let slots: Vec<usize> = (0..case.rules.len()).collect();
+        let slots: Vec<usize> = (NOBODY + 1..).take(case.rules.len()).collect();
         for (rule, slot) in case.rules.iter().zip(&slots) {
             let pace = match rule.limit {
                 Some(Limit::Rate(pace, _)) => Some(pace),
@@ -126,6 +126,7 @@ fn cases() -> Vec<Case> {
         ),
         of("bucket by source, known", vec![rate(source)], vec![syn_v4()]),
         of("bucket by source, 64 known", vec![rate(source)], v4()),
+        of("bucket of all, and one by source", vec![rate(Key::Rule), rate(source)], vec![syn_v4()]),
         of("1 rule, bucket under overload only", vec![spare(Key::Rule)], vec![syn_v4()]),
         of("1 rule, refused under overload", vec![refuse_under_overload()], vec![syn_v4()]),
         penalties(of("no rule, others under penalties", Vec::new(), v4())),

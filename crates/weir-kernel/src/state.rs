@@ -39,6 +39,8 @@ const CLASSES: usize = 2 * LINE;
 /// Rules, two lines each.
 const RULES: usize = CLASSES + CLASSES_MAX * LINE;
 const WORDS: usize = RULES + RULES_MAX * RULE;
+/// A rule's line that is nobody's: all its words stay 0.
+pub(crate) const NOBODY: usize = 0;
 
 // Words of a rule's line.
 /// Theoretical arrival time of the rule's own bucket.
@@ -60,8 +62,10 @@ pub(crate) const SPARED_ALL: usize = 7;
 pub(crate) const SPARE_ARRIVAL: usize = LINE;
 pub(crate) const SPARE_INTERVAL: usize = LINE + 1;
 pub(crate) const SPARE_TOLERANCE: usize = LINE + 2;
+/// The line's own number, from here for the same reason as the class.
+pub(crate) const NUMBER: usize = LINE + 3;
 /// Words of a rule: a line for what each connection meets, another for the rest.
-const RULE: usize = 2 * LINE;
+pub(crate) const RULE: usize = 2 * LINE;
 
 /// What a table of keys has for each: the fingerprint of the key and a time. An entry whose time is
 /// past says nothing, and is as good as none.
@@ -155,6 +159,7 @@ impl State {
                 self.of_rule(slot, SPARE_TOLERANCE).store(tolerance, Ordering::Relaxed);
             }
         }
+        self.of_rule(slot, NUMBER).store(slot as u64, Ordering::Relaxed);
         let class = class.map_or(0, |class| class as u64 + 1);
         self.of_rule(slot, CLASS).store(class, Ordering::Relaxed);
     }

@@ -26,6 +26,12 @@ pub(super) const KEY: i16 = -72;
 /// A register's value, while the register is used for something else.
 pub(super) const SAVED: i16 = -80;
 
+/// Where the number of a rule's line is whose bucket gets back what was taken, should a later rule
+/// drop the connection.
+pub(super) fn paid_at(place: u8) -> i16 {
+    SAVED - 8 - 8 * i16::from(place)
+}
+
 /// Upper half of the lower number of an IPv4 address (RFC 4291 §2.5.5.2).
 pub(super) const MAPPED: u64 = 0xffff_0000_0000;
 

@@ -101,6 +101,7 @@ impl Model {
     ) -> (bool, Option<String>) {
         self.counts.resize(rules.len(), (0, 0, 0));
         let (mut class, mut passes) = (None, true);
+        let mut shared = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             let within = |ranges: &[(u16, u16)], port: u16| {
                 ranges.is_empty() || ranges.iter().any(|(a, b)| (*a..=*b).contains(&port))
@@ -120,8 +121,13 @@ impl Model {
                 if (rule.always || overload) && !self.has_room(index, rule, from.ip()) {
                     self.counts[index].1 += 1;
                     passes = false;
+                    for payer in shared.drain(..) {
+                        self.used.entry((payer, 0)).and_modify(|used| *used -= 1);
+                    }
                 } else if !rule.always && !overload {
                     self.counts[index].2 += u64::from(self.would_refuse(index, rule));
+                } else if rule.by == BucketKey::Rule && rule.rate.is_some() {
+                    shared.push(index);
                 }
             }
             if rule.pass {
@@ -162,8 +168,9 @@ impl Model {
             _ => 0,
         };
         let used = self.used.entry((index, key)).or_default();
-        *used += 1;
-        *used <= rate.burst
+        let has_room = *used < rate.burst;
+        *used += u32::from(has_room);
+        has_room
     }
 }
 

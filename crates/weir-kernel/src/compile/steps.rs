@@ -11,11 +11,12 @@ use super::frame::*;
 use super::parse::unless_syn;
 use super::sources::{Family, range};
 use super::{Goal, Plan, Step};
-use crate::asm::{Alu, Assembler, Cond, Label, Reg, Size, Width};
+use crate::asm::{Alu, Assembler, Atomic, Cond, Label, Reg, Size, Width};
+use crate::limits::{GIVEN_BACK_MAX, RULES_MAX};
 use crate::policy::{Key, Limit, Rule};
 use crate::state::{
-    ARRIVAL, CLASS as CLASS_WORD, DROPPED, OFFERED, PENALISED, PENALTIES_UNTIL, SPARED, SPARED_ALL,
-    prefix_bits, prefix_mask, rule_id, rule_word,
+    ARRIVAL, CLASS as CLASS_WORD, DROPPED, INTERVAL, NOBODY, NUMBER, OFFERED, PENALISED,
+    PENALTIES_UNTIL, RULE, SPARED, SPARED_ALL, prefix_bits, prefix_mask, rule_id, rule_word,
 };
 
 /// Functions that steps call.
@@ -35,7 +36,7 @@ pub(super) struct Lines<'a> {
     classes: &'a [Label],
     functions: Functions,
     nodes: Vec<Node>,
-    known: HashMap<(Option<Family>, u16, Label), Label>,
+    known: HashMap<(Option<Family>, u16, Label, u8), Label>,
 }
 
 /// A step that is followed by another.
@@ -44,6 +45,10 @@ struct Node {
     family: Option<Family>,
     step: u16,
     next: Label,
+    /// Of a step that may drop: so many before it have taken of a bucket that all share.
+    payers: u8,
+    /// It is such a one itself, and a later step may drop.
+    is_payer: bool,
 }
 
 impl<'a> Lines<'a> {
@@ -60,20 +65,43 @@ impl<'a> Lines<'a> {
 
     /// Where the line of these steps begins.
     pub(super) fn line(&mut self, asm: &mut Assembler, family: Family, set: &[u16]) -> Label {
-        set.iter().rev().fold(self.ends.pass, |next, step| {
+        let mut before = set.iter().filter(|step| self.is_shared(**step)).count();
+        let line = set.iter().rev().fold((self.ends.pass, false), |(next, may_drop), step| {
+            let (is_shared, drops) = (self.is_shared(*step), self.drops(*step));
+            before -= usize::from(is_shared);
+            let payers = if drops { before.min(GIVEN_BACK_MAX) as u8 } else { 0 };
+            let is_payer = is_shared && may_drop && before < GIVEN_BACK_MAX;
             let depends = match &self.steps[usize::from(*step)] {
                 Step::Exempt(_) => false,
                 Step::Penalty => true,
                 Step::Rule(_, rule) => rule.to.is_some() || self.is_keyed(rule),
             };
             let family = depends.then_some(family);
-            let label = self.known.entry((family, *step, next)).or_insert_with(|| {
+            let label = self.known.entry((family, *step, next, payers)).or_insert_with(|| {
                 let label = asm.label();
-                self.nodes.push(Node { label, family, step: *step, next });
+                self.nodes.push(Node { label, family, step: *step, next, payers, is_payer });
                 label
             });
-            *label
-        })
+            (*label, may_drop || drops)
+        });
+        line.0
+    }
+
+    /// The limit of a step that drops what it refuses.
+    fn limit(&self, step: u16) -> Option<Limit> {
+        match &self.steps[usize::from(step)] {
+            Step::Rule(_, rule) if self.plan.goal == Goal::Police => rule.limit,
+            _ => None,
+        }
+    }
+
+    fn drops(&self, step: u16) -> bool {
+        self.limit(step).is_some()
+    }
+
+    /// Whether a step takes of a bucket that others share.
+    fn is_shared(&self, step: u16) -> bool {
+        matches!(self.limit(step), Some(Limit::Rate(_, Key::Rule)))
     }
 
     fn is_keyed(&self, rule: &Rule) -> bool {
@@ -90,6 +118,10 @@ impl<'a> Lines<'a> {
                 Step::Exempt(_) => asm.goto(self.ends.pass),
                 Step::Penalty => self.penalty(asm, node),
                 Step::Rule(slot, rule) => {
+                    // One that is met in any case pays, or nothing comes after it.
+                    if node.is_payer && !(rule.always && rule.is_of_source()) {
+                        self.note_paid(asm, node, NOBODY);
+                    }
                     self.conditions(asm, node, rule);
                     match self.plan.goal {
                         Goal::Police => self.police(asm, node, *slot, rule),
@@ -181,11 +213,41 @@ impl<'a> Lines<'a> {
         if let Limit::Rate(_, key) = limit {
             ask_time(asm, self.plan.state.clock());
             self.ask_bucket(asm, node.family, slot, rule, key);
-            asm.jump(Cond::NotEqual, Reg::R0, 0, after);
+            if node.is_payer {
+                let dropped = asm.label();
+                asm.jump(Cond::Equal, Reg::R0, 0, dropped);
+                self.note_paid(asm, node, slot);
+                asm.goto(after);
+                asm.place(dropped);
+            } else {
+                asm.jump(Cond::NotEqual, Reg::R0, 0, after);
+            }
         }
+        (0..node.payers).for_each(|payer| self.give_back(asm, payer));
         self.rule_line(asm, slot);
         count(asm, Reg::R2, DROPPED);
         asm.goto(self.ends.drop);
+    }
+
+    /// Notes whose bucket a step has taken of.
+    fn note_paid(&self, asm: &mut Assembler, node: &Node, slot: usize) {
+        self.rule_line(asm, slot);
+        asm.load(Size::Double, Reg::R1, Reg::R2, (NUMBER * 8) as i16);
+        asm.store(Size::Double, Reg::R10, paid_at(node.payers), Reg::R1);
+    }
+
+    /// Gives back what an earlier step took: nothing to nobody. The verifier is told what is so,
+    /// that lines are as many as there are.
+    fn give_back(&self, asm: &mut Assembler, payer: u8) {
+        asm.load(Size::Double, Reg::R1, Reg::R10, paid_at(payer));
+        asm.alu(Alu::And, Reg::R1, RULES_MAX as i32 - 1);
+        asm.alu(Alu::Mul, Reg::R1, (RULE * 8) as i32);
+        self.rule_line(asm, 0);
+        asm.alu(Alu::Add, Reg::R2, Reg::R1);
+        asm.load(Size::Double, Reg::R3, Reg::R2, (INTERVAL * 8) as i16);
+        asm.mov(Reg::R1, 0);
+        asm.alu(Alu::Sub, Reg::R1, Reg::R3);
+        asm.atomic(Atomic::Add, Reg::R2, (ARRIVAL * 8) as i16, Reg::R1);
     }
 
     /// The address of a rule's line into `R2`.

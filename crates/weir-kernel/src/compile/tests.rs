@@ -286,6 +286,26 @@ fn keyed_buckets_are_apart() {
     assert_eq!(sources.map(passed), [2, 2, 1, 2]);
 }
 
+/// One that comes too often for itself does not take what all share.
+#[test]
+fn what_is_dropped_has_taken_nothing_of_shared_buckets() {
+    let all = |name: &str, burst| rule(name, |rule| rule.rate = per_hour(10, burst));
+    let ports = |rule: &mut GuardRule| rule.on.ports = vec![(81, 81)];
+    let each = rule("each", |rule| (rule.rate, rule.by) = (per_hour(10, 2), BucketKey::Source));
+    let mut other = all("other", 1);
+    ports(&mut other);
+    let mut calm = all("calm", 1);
+    calm.always = false;
+    let Some(bench) = bench(vec![all("all", 8), other, calm, each, all("last", 7)]) else { return };
+    let passed = |from: &str, times: usize| (0..times).filter(|_| bench.passes(&v4(from))).count();
+    assert_eq!(passed("10.0.0.2", 100), 2);
+    assert_eq!(["10.0.0.3", "10.0.0.4", "10.0.0.5"].map(|from| passed(from, 2)), [2, 2, 1]);
+    // The last one has no more, and drops what the first still has room for.
+    assert_eq!(passed("10.0.0.6", 9), 0);
+    let left = |rule: usize| bench.state.tokens_left(bench.slots[rule], None);
+    assert_eq!([0, 1, 4].map(left), [1, 1, 0]);
+}
+
 #[test]
 fn a_table_that_is_full_forgets_the_idlest() {
     let keyed = |rule: &mut GuardRule| {

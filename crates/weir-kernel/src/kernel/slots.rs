@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::limits::RULES_MAX;
 use crate::policy::{Limit, Rule};
-use crate::state::State;
+use crate::state::{NOBODY, State};
 
 /// Lines by rules' names.
 #[derive(Debug, Default)]
@@ -63,7 +63,8 @@ impl Slots {
 
     fn fresh(&mut self) -> Option<usize> {
         self.free.pop().or_else(|| {
-            let slot = self.used;
+            // The first line is nobody's.
+            let slot = NOBODY + 1 + self.used;
             (slot < RULES_MAX).then(|| self.used += 1).map(|()| slot)
         })
     }
