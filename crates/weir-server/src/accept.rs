@@ -56,7 +56,7 @@ pub(crate) async fn accept(worker: Arc<Worker>, queues: Queues, mut stop: watch:
     while !*told.borrow() {
         let (class, arrived) = tokio::select! {
             biased;
-            arrived = queues.next() => arrived,
+            arrived = queues.next(|class| standing.end(class)) => arrived,
             _ = &mut stopped => break,
         };
         match arrived {
@@ -75,15 +75,17 @@ pub(crate) async fn accept(worker: Arc<Worker>, queues: Queues, mut stop: watch:
 }
 
 impl Queues {
-    /// The next connection of the highest class in which somebody waits.
-    async fn next(&self) -> Arrived {
+    /// The next connection of the highest class in which somebody waits. Says of which classes
+    /// nobody does, as far as it has looked.
+    async fn next(&self, mut note_empty: impl FnMut(usize)) -> Arrived {
         if let [only] = &self.listeners[..] {
             return (0, only.accept().await);
         }
         poll_fn(|cx| {
             for (class, listener) in self.listeners.iter().enumerate() {
-                if let Poll::Ready(arrived) = listener.poll_accept(cx) {
-                    return Poll::Ready((class, arrived));
+                match listener.poll_accept(cx) {
+                    Poll::Ready(arrived) => return Poll::Ready((class, arrived)),
+                    Poll::Pending => note_empty(class),
                 }
             }
             Poll::Pending
@@ -91,7 +93,7 @@ impl Queues {
         .await
     }
 
-    /// Lets in more of a class, as many as one turn may; whether somebody still waits.
+    /// Lets in more of a class, as many as one turn may; whether somebody may still wait.
     fn take_turn(&self, worker: &Arc<Worker>, class: usize) -> bool {
         let most = if class == 0 { TURN_FIRST } else { TURN_OTHER };
         for _ in 1..most {
@@ -126,7 +128,8 @@ impl Queues {
             }
         }
         let until = tokio::time::Instant::now() + CLOSING_ACCEPT;
-        while let Ok((_, Ok((fd, peer)))) = tokio::time::timeout_at(until, self.next()).await {
+        while let Ok((_, Ok((fd, peer)))) = tokio::time::timeout_at(until, self.next(|_| ())).await
+        {
             self.take(worker, fd, peer);
         }
     }
@@ -150,10 +153,15 @@ impl Standing {
         Standing(vec![None; classes])
     }
 
-    /// Whether somebody waits in a class's queue still.
+    /// Nobody waits in a class's queue.
+    fn end(&mut self, class: usize) {
+        self.0[class] = None;
+    }
+
+    /// Whether somebody may wait in a class's queue still.
     fn note(&mut self, worker: &Worker, class: usize, is_waiting: bool) {
         if !is_waiting {
-            self.0[class] = None;
+            self.end(class);
         } else if self.0[class].is_none() {
             self.0[class] = Some(Instant::now());
         }
