@@ -6,13 +6,14 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use common::net::{Flood, Net, SERVER, connect_from};
+use common::origin::{Origin, Step, answer};
 use common::server::{Weir, command};
 use common::{PATIENCE, free_address, wait_for};
 use rustix::process::Signal;
@@ -43,9 +44,18 @@ fn run(net: &Net, guard: &str) -> Weir {
 
 /// One request on a connection of its own.
 fn get(from: Ipv4Addr, patience: Duration) -> std::io::Result<String> {
+    receive(send(from, "/", patience)?)
+}
+
+fn send(from: Ipv4Addr, target: &str, patience: Duration) -> std::io::Result<TcpStream> {
     let mut stream = connect_from(from, ADDRESS.into(), patience)?;
+    let head = format!("GET {target} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    Ok(stream)
+}
+
+fn receive(mut stream: TcpStream) -> std::io::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(text)
@@ -338,4 +348,111 @@ fn without_privileges_rules_hold_all_the_same() {
     child.wait().unwrap();
     assert_eq!(seen, Some((vec![true, true, false], true)), "{}", said());
     assert!(said().contains("user space: 1 rule after accept"), "{}", said());
+}
+
+/// A server whose `/dear` takes a third of a second, one at a time.
+fn dear(net: &Net) -> (Origin, impl Fn(&str) -> String) {
+    let origin = net.server(|| {
+        Origin::start(|_| {
+            let mut steps = vec![Step::Pause(Duration::from_millis(300))];
+            steps.extend(answer("200 OK", "Cache-Control: no-store\r\n", b"dear"));
+            steps
+        })
+    });
+    let upstream = format!("upstream \"app\" {{ server \"{}\"; concurrency 1; }}\n", origin.url());
+    let routes = "route \"/dear\" { proxy \"app\"; }; route \"/*\"";
+    (origin, move |guard| config(guard).replace("route \"/*\"", routes) + &upstream)
+}
+
+/// Has others ask for `/dear` for as long as `run` takes.
+fn crowded<T>(net: &Net, run: impl FnOnce() -> T) -> T {
+    let (began, is_over) = (Instant::now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                net.client(|| {
+                    while !is_over.load(SeqCst) && began.elapsed() < 3 * PATIENCE {
+                        let text = send(GOLD, "/dear", PATIENCE).and_then(receive).unwrap();
+                        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+                    }
+                });
+            });
+        }
+        let result = run();
+        is_over.store(true, SeqCst);
+        result
+    })
+}
+
+const REST: &str = "rule \"rest\" { from \"10.77.0.4\"; refuse; }";
+
+/// The end of overload is seen though there is nobody left who could ask for anything.
+#[test]
+fn the_kernel_is_told_of_the_end_of_overload() {
+    let Some(net) = Net::new() else { return };
+    let (_origin, config) = dear(&net);
+    let weir = net.server(|| Weir::run(&config(REST), &[]));
+    weir.wait_for_log("admin API on");
+    let becomes = |wanted| {
+        let seen = || (is_served(OTHER) == wanted).then_some(());
+        net.client(|| wait_for(PATIENCE, seen)).is_some()
+    };
+    assert!(becomes(true));
+    assert!(crowded(&net, || becomes(false)), "not refused under overload");
+    assert!(becomes(true), "refused though there is no overload");
+}
+
+#[test]
+fn the_kernel_is_told_of_overload_that_it_has_not_seen_begin() {
+    let Some(net) = Net::new() else { return };
+    let (origin, config) = dear(&net);
+    let weir = net.server(|| Weir::run(&config(""), &[]));
+    weir.wait_for_log("admin API on");
+    let is_refused = crowded(&net, || {
+        let is_overloaded = || (status(&net, &weir)["overloaded"] == true).then_some(());
+        assert!(wait_for(PATIENCE, is_overloaded).is_some());
+        // Workers look for it when requests come.
+        origin.take();
+        let mut came = 0;
+        let some_came = || {
+            came += origin.take().len();
+            (came >= 3).then_some(())
+        };
+        assert!(wait_for(PATIENCE, some_came).is_some());
+        std::fs::write(weir.directory().join("weir.kdl"), config(REST)).unwrap();
+        weir.signal(Signal::HUP);
+        weir.wait_for_log("configuration reloaded");
+        net.client(|| wait_for(PATIENCE, || (!is_served(OTHER)).then_some(()))).is_some()
+    });
+    assert!(is_refused);
+}
+
+/// Each class's queue is as long as it is, whatever it was when somebody last came to it.
+#[test]
+fn a_queue_that_was_emptied_does_not_stand() {
+    let Some(net) = Net::new() else { return };
+    let guard = format!(
+        "overload target=\"400ms\" interval=\"500ms\"\n\
+         rule \"gold\" {{ from \"{GOLD}\"; class \"gold\"; }}"
+    );
+    let config = config(&guard).replace("workers 2", "workers 1");
+    let weir = net.server(|| Weir::run(&config, &[]));
+    weir.wait_for_log("admin API on");
+    net.client(|| {
+        // As many come at once as are let in in one turn.
+        weir.signal(Signal::STOP);
+        let sent = [OTHER; 4].map(|from| send(from, "/", PATIENCE).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        weir.signal(Signal::CONT);
+        for stream in sent {
+            assert!(receive(stream).unwrap().starts_with("HTTP/1.1 200 "));
+        }
+        std::thread::sleep(Duration::from_millis(600));
+        for _ in 0..80 {
+            assert!(is_served(GOLD));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let status = status(&net, &weir);
+    assert_eq!(status["overloads"], 0, "{status}");
 }

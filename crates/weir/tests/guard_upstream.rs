@@ -198,3 +198,31 @@ fn limits_of_connections_hold_while_an_upstream_is_overloaded() {
     });
     assert!(wait_for(PATIENCE, || is_let_in().then_some(())).is_some());
 }
+
+/// Nobody is looked after where nobody may wait, and overload is over all the same.
+#[test]
+fn overload_ends_where_nobody_may_wait() {
+    let origin = Origin::start(|request| {
+        let takes = if request.line().contains("/slow") { 2000 } else { 0 };
+        let mut steps = vec![Step::Pause(Duration::from_millis(takes))];
+        steps.extend(answer("200 OK", "Cache-Control: no-store\r\n", b"dear"));
+        steps
+    });
+    let rest = format!(
+        "guard {{
+             class \"default\" priority=2 queue=0
+             rule \"few\" {{ header \"x-few\"; refuse; answer 429; }}
+         }}
+         upstream \"app\" {{ server \"{}\"; concurrency 1; }}",
+        origin.url()
+    );
+    let (_weir, address) = Weir::front(&rest, "route \"/*\" { proxy \"app\"; }");
+    let few = || ask(address, "GET", "/quick", &[("x-few", "yes")]).status;
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(ask(address, "GET", "/slow", &[]).status, 200));
+        assert!(wait_for(PATIENCE, || (!origin.take().is_empty()).then_some(())).is_some());
+        assert_eq!(few(), 503);
+        assert!(wait_for(PATIENCE, || (few() == 429).then_some(())).is_some());
+    });
+    assert!(wait_for(PATIENCE, || (few() == 200).then_some(())).is_some());
+}

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use weir_guard::{Arrival, ClassId, Due, Gate, GateSettings, Outcome, Place, ShedReason, Ticket};
 
@@ -62,7 +63,7 @@ impl UpstreamGate {
     }
 
     /// New settings; what was measured stays.
-    pub(crate) fn configure(&self, settings: &GateSettings) {
+    pub(crate) fn configure(self: &Arc<Self>, settings: &GateSettings) {
         self.change(|gate, now_ns, due| gate.configure(now_ns, settings, due));
     }
 
@@ -110,7 +111,10 @@ impl UpstreamGate {
     }
 
     /// Does something with the gate, and tells those about whom it has decided.
-    fn change<R>(&self, change: impl FnOnce(&mut Gate<Sender>, u64, &mut Due<Sender>) -> R) -> R {
+    fn change<R>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Gate<Sender>, u64, &mut Due<Sender>) -> R,
+    ) -> R {
         let now_ns = self.now_ns();
         let mut inner = self.gate.lock();
         let Inner { gate, due } = &mut *inner;
@@ -126,31 +130,41 @@ impl UpstreamGate {
             // Whose client has gone needs no answer.
             let _ = shed.waited.item.send(Err(shed.reason));
         }
-        self.note_overload(gate.is_overloaded(now_ns));
+        let has_begun = self.note_overload(gate.is_overloaded(now_ns));
+        drop(inner);
+        if has_begun {
+            // Where nobody may wait nobody is looked after otherwise.
+            self.watch();
+        }
         result
     }
 
-    /// Under the gate's lock.
-    fn note_overload(&self, is_overloaded: bool) {
-        match (self.is_overloaded.swap(is_overloaded, Relaxed), is_overloaded) {
+    /// Under the gate's lock. Whether overload has begun.
+    fn note_overload(&self, is_overloaded: bool) -> bool {
+        let was_overloaded = self.is_overloaded.swap(is_overloaded, Relaxed);
+        match (was_overloaded, is_overloaded) {
             (false, true) => self.overloaded.fetch_add(1, Relaxed),
             (true, false) => self.overloaded.fetch_sub(1, Relaxed),
             _ => 0,
         };
+        is_overloaded && !was_overloaded
     }
 
     /// Whether there is nobody to look after, and no overload whose end is to be seen.
     fn is_quiet(&self) -> bool {
-        !self.is_overloaded() && self.look(|gate, _| gate.waiting() == 0)
+        // Under the lock: overload that begins is seen, or sees that no task looks.
+        self.look(|gate, _| gate.waiting() == 0 && !self.is_overloaded())
     }
 
-    /// Has a task look after those who wait, for as long as there are some.
+    /// Has a task look after those who wait, for as long as there are some, and after overload.
     fn watch(self: &Arc<Self>) {
+        // A worker that has ended runs nothing any more.
+        let Ok(runtime) = Handle::try_current() else { return };
         if self.is_watched.swap(true, Relaxed) {
             return;
         }
         let gate = Arc::clone(self);
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             loop {
                 tokio::time::sleep(LOOK_PERIOD).await;
                 gate.change(|gate, now_ns, due| gate.tick(now_ns, due));

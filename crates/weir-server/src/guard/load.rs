@@ -2,7 +2,8 @@
 //!
 //! Two places are looked at: the event loop, by a probe that says how long a task waits for its
 //! turn, and the accept queues, which say since when they have not been empty. While a worker has
-//! nothing to do nothing is measured, and nothing wakes it up.
+//! nothing to do nothing is measured, and nothing wakes it up; except that under overload somebody
+//! has to see its end.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -64,8 +65,13 @@ impl Load {
     }
 
     pub(super) fn configure(&self, guard: &config::Guard) {
-        self.tells_apart.store(guard.classes.len() > 1, Relaxed);
+        let tells_apart = guard.classes.len() > 1;
+        self.tells_apart.store(tells_apart, Relaxed);
         let mut state = self.state.lock();
+        if !tells_apart {
+            // It holds for nobody any more, and so is not raised again, either.
+            state.level = AdmissionLevel::new();
+        }
         let (target_ns, interval_ns) = times(guard);
         if (state.target_ns, state.interval_ns) != (target_ns, interval_ns) {
             let now_ns = state.turns_ns;
@@ -161,7 +167,9 @@ fn share(client: Option<SocketAddr>) -> u8 {
 }
 
 /// Measures how long a task waits for its turn at this worker, for as long as the worker has
-/// something to do. Runs as long as the worker.
+/// something to do, or has told the kernel of overload and not of its end: that of an upstream ends
+/// long after the last request, and with it may end the refusal of all others. Runs as long as the
+/// worker.
 pub(crate) async fn probe(worker: std::sync::Arc<Worker>) {
     let guard = &worker.shared.guard;
     let load = guard.load(worker.index);
@@ -176,10 +184,45 @@ pub(crate) async fn probe(worker: std::sync::Arc<Worker>) {
             let now_ns = guard.ns_at(now);
             load.waited(now_ns, late.as_nanos() as u64);
             load.turn(now_ns);
-            guard.note_overload();
-            if !load.is_active.load(Relaxed) && !load.is_overloaded() {
+            let is_overloaded = guard.tell_overload();
+            if !load.is_active.load(Relaxed) && !is_overloaded {
                 break;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn guard(classes: usize) -> config::Guard {
+        let class = |n: usize| config::Class { name: n.to_string(), ..config::Class::default() };
+        config::Guard { classes: (0..classes).map(class).collect(), ..config::Guard::default() }
+    }
+
+    /// For a second each task waits for so long.
+    fn pass(load: &Load, began_ms: u64, delay_ms: u64) {
+        for now_ns in (began_ms..began_ms + 1000).step_by(10).map(|ms| ms * MS) {
+            load.waited(now_ns, delay_ms * MS);
+            load.turn(now_ns);
+        }
+    }
+
+    #[test]
+    fn overload_ends_whatever_classes_there_are_by_then() {
+        for (before, after) in [(1, 1), (1, 3), (3, 3), (3, 2), (3, 1)] {
+            let load = Load::new(&guard(before));
+            pass(&load, 0, 50);
+            assert!(load.is_overloaded(), "{before} to {after}");
+            assert_eq!(load.state.lock().level.is_open(), before == 1);
+            load.configure(&guard(after));
+            pass(&load, 1000, 50);
+            assert!(load.is_overloaded(), "{before} to {after}");
+            pass(&load, 2000, 0);
+            assert!(!load.is_overloaded(), "{before} to {after}");
         }
     }
 }

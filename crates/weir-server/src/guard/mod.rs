@@ -60,8 +60,6 @@ pub(crate) struct Guard {
     watched: ArcSwap<Vec<bool>>,
     /// How many upstreams are overloaded.
     pub(crate) overloaded_upstreams: Arc<AtomicUsize>,
-    /// What the kernel was told last.
-    was_overloaded: AtomicBool,
     /// What was said of the kernel last.
     said: Mutex<String>,
     /// Connections that were accepted, and reset as rules want it.
@@ -85,7 +83,6 @@ impl Guard {
             policed: AtomicUsize::new(0),
             watched: ArcSwap::default(),
             overloaded_upstreams: Arc::default(),
-            was_overloaded: AtomicBool::new(false),
             said: Mutex::default(),
             turned_away: AtomicU64::new(0),
         }
@@ -252,14 +249,15 @@ impl Guard {
         }
     }
 
-    /// Tells the kernel of overload, if that has changed.
-    fn note_overload(&self) {
+    /// Tells the kernel whether there is overload, and the caller what it was told. Who has told it
+    /// that there is tells it again before long: it may have begun to listen only now, and what
+    /// others told it at the same time may be older.
+    fn tell_overload(&self) -> bool {
         let is_overloaded = self.is_overloaded();
-        if self.was_overloaded.swap(is_overloaded, Relaxed) != is_overloaded
-            && let Some(kernel) = self.kernel.get()
-        {
+        if let Some(kernel) = self.kernel.get() {
             kernel.set_overload(is_overloaded);
         }
+        is_overloaded
     }
 
     /// Workers there are.
