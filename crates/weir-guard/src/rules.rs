@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_config::{Guard, GuardRule, RefusalAnswer};
+use weir_config::{AddressSet, Guard, GuardRule, RefusalAnswer};
 
 use crate::class::Classes;
 use crate::decision::{Ban, Decision, Moment, Refused};
@@ -33,6 +33,8 @@ pub struct Rules {
     pub(crate) at_accept: Box<[u32]>,
     by_name: HashMap<Box<str>, Arc<RuleState>>,
     pub(crate) tables: Tables,
+    /// Whom no penalty holds for.
+    spared: Option<AddressSet>,
 }
 
 impl Rules {
@@ -63,6 +65,7 @@ impl Rules {
             classes,
             by_name,
             tables,
+            spared: guard.spared(),
         }
     }
 
@@ -180,8 +183,12 @@ impl Rules {
         if !self.tables.has_penalties() {
             return None;
         }
-        let (until_ns, by) = self.tables.banned(ends.source_ip()?)?;
+        let source = ends.source_ip()?;
+        let (until_ns, by) = self.tables.banned(source)?;
         let left_ns = until_ns.checked_sub(now_ns).filter(|left| *left > 0)?;
+        if self.spared.as_ref().is_some_and(|spared| spared.contains(source)) {
+            return None;
+        }
         Some(Ban { lasts: Duration::from_nanos(left_ns), by })
     }
 

@@ -264,6 +264,28 @@ fn repeat_offenders_are_not_let_in() {
 }
 
 #[test]
+fn whoever_passes_by_its_address_is_spared_by_penalties() {
+    let mut no = rule("no");
+    (no.on, no.refuse) = (path("/no"), true);
+    no.penalty = Some(weir_config::Penalty {
+        after: 1,
+        within: Duration::from_secs(10),
+        lasts: Duration::from_secs(60),
+        by: weir_config::PrefixLengths { v4: 24, v6: 64 },
+    });
+    let mut office = rule("office");
+    let address = "192.0.2.9".parse().unwrap();
+    office.on.from = AddressSet::new(vec![(address, address)]);
+    office.pass = true;
+    for (rules, is_banned) in [([office.clone(), no.clone()], false), ([no, office], true)] {
+        let rules = Rules::new(&guard(rules.to_vec()), 1, None);
+        (0..2).for_each(|_| drop(rules.decide(&request("/no", &NONE), &at(SECOND), false)));
+        let banned = |from| rules.is_banned(&ends(from), 2 * SECOND);
+        assert_eq!((banned("192.0.2.8:1"), banned("192.0.2.9:1")), (true, is_banned));
+    }
+}
+
+#[test]
 fn penalties_hold_for_prefixes() {
     let penalised = |name: &str, v4, v6| {
         let mut rule = rule(name);

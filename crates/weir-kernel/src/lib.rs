@@ -18,6 +18,7 @@ mod measure;
 mod packet;
 mod policy;
 pub mod privilege;
+mod refusal;
 mod state;
 mod sys;
 #[cfg(test)]
@@ -31,3 +32,4 @@ pub use error::KernelError;
 pub use kernel::{Attachment, Kernel, detach_accepted};
 pub use measure::{Measurement, measure};
 pub use policy::Policy;
+pub use refusal::Refusal;

@@ -27,6 +27,8 @@ pub struct Policy {
     pub(crate) kernel: KernelUse,
     /// What a source is to rules, of requests perhaps, that have it policed for a while; each once.
     pub(crate) penalties: Vec<PrefixLengths>,
+    /// Sources that this does not hold for.
+    pub(crate) spared: Option<AddressSet>,
 }
 
 /// A rule as the kernel sees it.
@@ -99,7 +101,15 @@ impl Policy {
             interface: guard.interface.clone(),
             kernel: guard.kernel,
             penalties,
+            spared: guard.spared(),
         }
+    }
+
+    /// The same classes, and nothing that is enforced: what listeners can be attached for before it
+    /// is certain that they will serve.
+    #[must_use]
+    pub fn at_rest(self) -> Policy {
+        Policy { rules: Vec::new(), penalties: Vec::new(), interface: None, ..self }
     }
 
     /// Connections from these are left alone and get the default class: proxies that are trusted to
@@ -110,13 +120,19 @@ impl Policy {
         self
     }
 
-    /// The ports that the server listens on. A program on an interface judges packets to no others.
+    /// Ports that the server listens on. A program on an interface judges packets to no others;
+    /// listeners that are attached judge those themselves.
     #[must_use]
     pub fn listening_on(mut self, ports: Vec<u16>) -> Policy {
         self.ports = ports;
         self.ports.sort_unstable();
         self.ports.dedup();
         self
+    }
+
+    /// The interface, if there is something to judge there.
+    pub(crate) fn interface(&self) -> Option<&Interface> {
+        self.interface.as_ref().filter(|_| !self.ports.is_empty())
     }
 
     /// Names of the rules for connections, in order.

@@ -12,15 +12,14 @@ pub fn needed(with_interface: bool) -> CapabilitySet {
 }
 
 /// Has the calling thread, and those that it starts from now on, load no programs any more. What
-/// else it may do stays as it is. Root keeps CAP_NET_ADMIN: it takes that on Linux 6.18 to attach
-/// a filter to a TCP socket (SO_ATTACH_FILTER), as listeners get before they are closed.
+/// else it may do stays as it is.
 ///
 /// # Errors
 /// What the system says; the thread then is as it was.
 pub fn forgo() -> std::io::Result<()> {
     let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
     // CAP_SYS_ADMIN stands for all that was split off from it.
-    let gone = needed(!rustix::process::geteuid().is_root()) | CapabilitySet::SYS_ADMIN;
+    let gone = needed(true) | CapabilitySet::SYS_ADMIN;
     if !(effective | permitted | inheritable).intersects(gone) {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::SocketFlags;
-use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 /// Connections that may wait in a worker's accept queue; the kernel caps it at net.core.somaxconn.
@@ -177,28 +177,6 @@ impl Listener {
     /// A connection that already waits, if any.
     pub fn accept_waiting(&self) -> Option<(OwnedFd, Option<SocketAddr>)> {
         accept(self.fd.get_ref()).ok()
-    }
-
-    /// Lets no new handshake begin, while connections whose handshake has begun still complete and
-    /// can be accepted: closing right away would reset them. Clients that come later retry, and
-    /// find the port closed or taken over.
-    ///
-    /// # Errors
-    /// If the kernel refuses the filter; then closing right away is all that is left.
-    pub fn refuse_new(&self) -> io::Result<()> {
-        // Of the TCP header's byte 13 only SYN is set, not ACK: drop; everything else passes.
-        const LOAD_BYTE: u16 = 0x30;
-        const AND: u16 = 0x54;
-        const JUMP_EQUAL: u16 = 0x15;
-        const RETURN: u16 = 0x06;
-        let program = [
-            SockFilter::new(LOAD_BYTE, 0, 0, 13),
-            SockFilter::new(AND, 0, 0, 0x12),
-            SockFilter::new(JUMP_EQUAL, 0, 1, 0x02),
-            SockFilter::new(RETURN, 0, 0, 0),
-            SockFilter::new(RETURN, 0, 0, u32::MAX),
-        ];
-        socket2::SockRef::from(self.fd.get_ref()).attach_filter(&program)
     }
 }
 

@@ -276,29 +276,6 @@ fn closing_lingers_until_the_client_has_seen_the_response() {
 }
 
 #[test]
-fn connections_whose_handshake_began_survive_the_closing_of_a_listener() {
-    let (fd, address) = listen();
-    run(async {
-        let table = Arc::new(ConnectionTable::new());
-        let listener = Listener::new(fd).unwrap();
-        let early = tokio::net::TcpStream::connect(address).await.unwrap();
-        listener.refuse_new().unwrap();
-        let late = tokio::net::TcpStream::connect(address);
-        let late = tokio::time::timeout(Duration::from_millis(200), late).await;
-        assert!(late.is_err(), "a new handshake got through: {late:?}");
-        let (mut from_early, mut to_early) = early.into_split();
-        to_early.write_all(b"hello").await.unwrap();
-        let mut stream = accept(&listener, &table).await;
-        drop(listener);
-        let mut hello = [0; 5];
-        stream.read_exact(&mut hello).await.unwrap();
-        stream.write_all(b"world").await.unwrap();
-        from_early.read_exact(&mut hello).await.unwrap();
-        assert_eq!(&hello, b"world");
-    });
-}
-
-#[test]
 fn a_taken_port_is_noticed_in_spite_of_port_sharing() {
     let (_fd, address) = listen();
     assert_eq!(probe_tcp(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);

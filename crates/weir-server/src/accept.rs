@@ -120,13 +120,9 @@ impl Queues {
         tokio::spawn(connection::serve(Arc::clone(worker), accepted));
     }
 
-    /// Whoever has begun to connect is still served; whoever comes later is not let in.
+    /// Whoever has begun to connect is still served. Whoever comes later is not let in: the server
+    /// has seen to that.
     async fn close(&self, worker: &Arc<Worker>) {
-        for listener in &self.listeners {
-            if let Err(cause) = listener.refuse_new() {
-                tracing::debug!(%cause, "cannot refuse new connections before closing a listener");
-            }
-        }
         let until = tokio::time::Instant::now() + CLOSING_ACCEPT;
         while let Ok((_, Ok((fd, peer)))) = tokio::time::timeout_at(until, self.next(|_| ())).await
         {

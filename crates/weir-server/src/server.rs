@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use weir_arena::Arena;
 use weir_cache::{Cache, Settings, eviction};
-use weir_config::{Address, Config, Policy};
+use weir_config::{Address, Config, KernelUse, Policy};
+use weir_kernel::{Kernel, Refusal};
 use weir_plugin::Plugins;
 
 use crate::error::StartError;
@@ -28,6 +30,7 @@ pub struct Ready {
     shared: Arc<Shared>,
     workers: usize,
     bound: Vec<(Bound, Shape)>,
+    refusal: Refusal,
 }
 
 /// A serving server.
@@ -38,6 +41,8 @@ pub struct Server {
     listening: Mutex<BTreeMap<Address, Listening>>,
     /// Addresses that a reload gave up, and when.
     given_up: Mutex<Vec<(Address, Instant)>>,
+    /// For listeners that are given up.
+    refusal: Refusal,
 }
 
 /// An address that is listened on.
@@ -45,7 +50,8 @@ struct Listening {
     /// Of TCP, with the port that the kernel chose for port 0.
     local: Option<SocketAddr>,
     shape: Shape,
-    /// Ends before the workers close the sockets: it keeps them open.
+    /// The workers' sockets. Both end before the workers close theirs: they keep them open.
+    sockets: Vec<Vec<OwnedFd>>,
     watch: Watch,
 }
 
@@ -84,12 +90,13 @@ impl Ready {
         let bound = addresses(&config)
             .into_iter()
             .map(|address| {
-                let shape = Shape::of(&guard, &config, address);
-                let bound = Bound::bind(address, workers, &shape.wish(&guard, false))?;
+                let shape = Shape::of(guard.kernel(), &config, address);
+                let bound = Bound::bind(address, workers, &shape.wish(guard.kernel(), false))?;
                 Ok((bound, shape))
             })
             .collect::<Result<Vec<_>, StartError>>()?;
         guard.look_at_kernel();
+        let refusal = Refusal::load(config.guard.kernel);
         let arena = Arena::new(config.cache.memory)?;
         let settings = Settings {
             memory_bytes: config.cache.memory,
@@ -112,7 +119,7 @@ impl Ready {
         let shared = Shared::new(live, arena, cache, registry, plugins, guard, numbers);
         let shared = Arc::new(shared);
         services.serve(&shared);
-        Ok(Ready { shared, workers, bound })
+        Ok(Ready { shared, workers, bound, refusal })
     }
 
     /// Starts the plugins, then the workers.
@@ -143,6 +150,7 @@ impl Ready {
             workers,
             listening: Mutex::new(BTreeMap::new()),
             given_up: Mutex::new(Vec::new()),
+            refusal: self.refusal,
         };
         let mut listening = server.listening.lock();
         for (bound, shape) in self.bound {
@@ -179,10 +187,6 @@ impl Server {
         let mut listening = self.listening.lock();
         let previous = self.shared.live.load_full();
         check_unchangeable(&previous.config, &config)?;
-        let wanted = addresses(&config);
-        let added = self.bind_anew(&wanted, &config, &listening)?;
-        let removed: Vec<Address> =
-            listening.keys().filter(|a| !wanted.contains(a)).cloned().collect();
         let around = Surroundings {
             workers: self.workers.len(),
             registry: &self.shared.metrics,
@@ -191,6 +195,13 @@ impl Server {
         };
         let plugins = self.shared.plugins.prepare(&config)?;
         let mut live = Live::build(Arc::new(config), &around, Some(&previous))?;
+        // The kernel in use is told when nothing can fail any more.
+        let new_kernel = self.shared.guard.kernel_for(&live.config);
+        let kernel = new_kernel.as_ref().or_else(|| self.shared.guard.kernel());
+        let added = self.bind_anew(&live.config, kernel, &listening)?;
+        let wanted = addresses(&live.config);
+        let removed: Vec<Address> =
+            listening.keys().filter(|a| !wanted.contains(a)).cloned().collect();
         for address in &removed {
             // Connections accepted there go on with the sites they were accepted for.
             let number = self.shared.listener_number(address);
@@ -198,61 +209,97 @@ impl Server {
         }
         plugins.commit()?;
         live.link(&self.shared.plugins);
+        if let Some(kernel) = new_kernel {
+            self.shared.guard.use_kernel(kernel);
+        }
         self.shared.guard.replace(&live.config);
         for upstream in live.groups.values() {
             upstream.configure(&live.config.guard);
         }
+        let config = Arc::clone(&live.config);
         self.shared.live.store(Arc::new(live));
         // What was deployed meanwhile was linked to the routes before.
         self.shared.live.load().link(&self.shared.plugins);
         for (bound, shape) in added {
-            if listening.remove(&bound.address).is_some() {
-                let number = self.shared.listener_number(&bound.address);
-                self.tell_all(|| Command::Unlisten { number });
-            }
+            self.give_up(&bound.address, &mut listening);
             self.hand_out(bound, shape, &mut listening);
         }
-        self.shared.guard.look_at_kernel();
         for address in removed {
-            let number = self.shared.listener_number(&address);
             remove_socket_file(&address);
-            listening.remove(&address);
-            self.tell_all(|| Command::Unlisten { number });
+            self.give_up(&address, &mut listening);
             self.given_up.lock().push((address, Instant::now()));
         }
+        self.watch_as_wished(&config, &mut listening);
+        self.shared.guard.look_at_kernel();
         Ok(())
     }
 
-    /// Binds the addresses that are new, and those that are to be listened on in another way.
+    /// Binds the addresses that are new, and those that are to have other queues.
     fn bind_anew(
         &self,
-        wanted: &[&Address],
         config: &Config,
+        kernel: Option<&Kernel>,
         listening: &BTreeMap<Address, Listening>,
     ) -> Result<Vec<(Bound, Shape)>, StartError> {
-        let guard = &self.shared.guard;
-        // A kernel that has just been started for these rules knows them; one that is in use is
-        // told when nothing can fail any more.
-        if guard.kernel().is_none() {
-            guard.tell_kernel(config);
-        }
         let mut bound = Vec::new();
-        for address in wanted {
-            let shape = Shape::of(guard, config, address);
-            let known = listening.get(*address);
-            if known.is_some_and(|known| known.shape == shape || known.local.is_none()) {
+        for address in addresses(config) {
+            let shape = Shape::of(kernel, config, address);
+            let known = listening.get(address);
+            if known.is_some_and(|known| known.shape.queues == shape.queues) {
                 continue;
             }
+            // The port that the kernel chose stays.
             let local = known.and_then(|known| known.local);
-            let mut one = match local {
-                // The port that the kernel chose stays.
-                Some(local) => self.bind(&Address::Tcp(local), &shape.wish(guard, true))?,
-                None => self.bind(address, &shape.wish(guard, false))?,
-            };
-            one.address = Address::clone(address);
-            bound.push((one, shape));
+            let to = local.map_or_else(|| address.clone(), Address::Tcp);
+            match self.bind(&to, &shape.wish(kernel, known.is_some())) {
+                Ok(one) => bound.push((Bound { address: address.clone(), ..one }, shape)),
+                // Whoever was root when it bound this is not any more.
+                Err(StartError::Bind { source, .. }) if known.is_some() && is_others(&source) => {
+                    tracing::warn!(
+                        %address, cause = %source,
+                        "connections keep the accept queues they have until a restart: the address \
+                         cannot be bound again"
+                    );
+                }
+                Err(e) => return Err(e),
+            }
         }
         Ok(bound)
+    }
+
+    /// Has the kernel judge connections to sockets that stay, or judge them no more.
+    fn watch_as_wished(&self, config: &Config, listening: &mut BTreeMap<Address, Listening>) {
+        let guard = &self.shared.guard;
+        for (address, known) in listening {
+            let is_watched = Shape::of(guard.kernel(), config, address).is_watched;
+            if known.shape.is_watched == is_watched {
+                continue;
+            }
+            known.shape.is_watched = is_watched;
+            let kernel = guard.kernel().filter(|_| is_watched);
+            known.watch = Watch::begin(kernel, &known.sockets, &known.shape.queues);
+            let number = self.shared.listener_number(address);
+            guard.set_watched(number, known.watch.is_attached());
+        }
+    }
+
+    /// Has the workers let nobody in who comes to an address from now on.
+    fn give_up(&self, address: &Address, listening: &mut BTreeMap<Address, Listening>) {
+        let Some(mut known) = listening.remove(address) else { return };
+        self.refuse(&mut known);
+        let number = self.shared.listener_number(address);
+        self.tell_all(|| Command::Unlisten { number });
+    }
+
+    /// Whoever has begun to connect is still served; whoever comes later is not let in.
+    fn refuse(&self, known: &mut Listening) {
+        // It takes its own program off.
+        known.watch = Watch::default();
+        for socket in std::mem::take(&mut known.sockets).into_iter().flatten() {
+            if let Err(cause) = self.refusal.hold(socket.as_fd()) {
+                tracing::info!(%cause, "connections that are being made may be reset");
+            }
+        }
     }
 
     /// Binds an address. One that was given up a moment ago may still be in use by the workers'
@@ -306,9 +353,9 @@ impl Server {
     pub fn stop(&self, timeout: Duration) {
         self.shared.draining.store(true, Relaxed);
         let deadline = Instant::now() + timeout;
-        for (address, listening) in self.listening.lock().iter_mut() {
+        for (address, known) in self.listening.lock().iter_mut() {
             remove_socket_file(address);
-            listening.watch = Watch::default();
+            self.refuse(known);
         }
         self.tell_all(|| Command::Drain { deadline });
         for worker in &self.workers {
@@ -328,14 +375,14 @@ impl Server {
     }
 
     fn hand_out(&self, bound: Bound, shape: Shape, listening: &mut BTreeMap<Address, Listening>) {
-        let Bound { address, local, descriptors, watch } = bound;
+        let Bound { address, local, descriptors, copies, watch } = bound;
         let number = self.shared.listener_number(&address);
         self.shared.guard.set_watched(number, watch.is_attached());
         for (worker, descriptors) in self.workers.iter().zip(descriptors) {
             // A worker that is gone has panicked; the others go on.
             let _ = worker.commands.send(Command::Listen { descriptors, number, local });
         }
-        listening.insert(address, Listening { local, shape, watch });
+        listening.insert(address, Listening { local, shape, sockets: copies, watch });
     }
 
     fn tell_all(&self, command: impl Fn() -> Command) {
@@ -347,16 +394,24 @@ impl Server {
 }
 
 impl Shape {
-    fn of(guard: &Guard, config: &Config, address: &Address) -> Shape {
-        let is_watched = guard.kernel().is_some() && guard::shows_clients(config, address);
-        let queues = if is_watched { guard::queues(config) } else { Vec::new() };
+    fn of(kernel: Option<&Kernel>, config: &Config, address: &Address) -> Shape {
+        let is_tcp = matches!(address, Address::Tcp(_));
+        let is_watched = kernel.is_some() && is_tcp && guard::shows_clients(config, address);
+        let has_queues = is_watched && config.guard.kernel == KernelUse::Auto;
+        let queues = if has_queues { guard::queues(config) } else { Vec::new() };
         Shape { is_watched, queues }
     }
 
-    fn wish<'a>(&'a self, guard: &'a Guard, is_ours: bool) -> Wish<'a> {
-        let kernel = guard.kernel().filter(|_| self.is_watched);
+    fn wish<'a>(&'a self, kernel: Option<&'a Kernel>, is_ours: bool) -> Wish<'a> {
+        let kernel = kernel.filter(|_| self.is_watched);
         Wish { kernel, classes: &self.queues, is_ours }
     }
+}
+
+/// Whether an address cannot be bound for who the process is: its port is privileged, or was bound
+/// by somebody else, whose sockets share it with their own only.
+fn is_others(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::AddrInUse)
 }
 
 /// Takes a Unix-domain socket's file away, while it is certainly the server's own: once nobody

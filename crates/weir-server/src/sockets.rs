@@ -23,6 +23,8 @@ pub(crate) struct Bound {
     pub(crate) local: Option<SocketAddr>,
     /// Of each worker, one for each class, or one for all.
     pub(crate) descriptors: Vec<Vec<OwnedFd>>,
+    /// The same sockets of TCP once more, for what is to be done with them later.
+    pub(crate) copies: Vec<Vec<OwnedFd>>,
     /// What the kernel does for it.
     pub(crate) watch: Watch,
 }
@@ -50,7 +52,8 @@ impl Bound {
         let of_all =
             bound.map_err(|source| StartError::Bind { address: address.clone(), source })?;
         let descriptors = of_all.into_iter().map(|fd| vec![fd]).collect();
-        Ok(Bound { address: address.clone(), local: None, descriptors, watch: Watch::default() })
+        let (copies, watch) = (Vec::new(), Watch::default());
+        Ok(Bound { address: address.clone(), local: None, descriptors, copies, watch })
     }
 
     fn bind_tcp(
@@ -74,10 +77,16 @@ impl Bound {
                 classes = &[];
                 continue;
             }
+            let copies = copied(&descriptors).map_err(failed)?;
             let (address, local) = (address.clone(), Some(local));
-            return Ok(Bound { address, local, descriptors, watch });
+            return Ok(Bound { address, local, descriptors, copies, watch });
         }
     }
+}
+
+/// The same sockets by other descriptors.
+fn copied(descriptors: &[Vec<OwnedFd>]) -> io::Result<Vec<Vec<OwnedFd>>> {
+    descriptors.iter().map(|sockets| sockets.iter().map(OwnedFd::try_clone).collect()).collect()
 }
 
 /// Binds a Unix-domain socket, also where a server that crashed has left one.

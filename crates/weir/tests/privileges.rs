@@ -188,8 +188,12 @@ fn guarded(server: &str, guard: &str) -> String {
 
 /// Which of the clients are connected, before a SYN is sent again.
 fn connected(net: &Net) -> [bool; 2] {
+    connected_to(net, PORT)
+}
+
+fn connected_to(net: &Net, port: u16) -> [bool; 2] {
     let soon = Duration::from_millis(700);
-    let to = SocketAddr::from((SERVER, PORT));
+    let to = SocketAddr::from((SERVER, port));
     net.client(|| CLIENTS.map(|from| connect_from(from, to, soon).is_ok()))
 }
 
@@ -251,6 +255,42 @@ fn rules_in_the_kernel_change_after_the_drop_where_that_is_kept() {
         assert!(facts.iter().any(|fact| fact == said), "{facts:?}");
         assert!(!facts.iter().any(|fact| fact.starts_with("user space")), "{facts:?}");
         assert_eq!(caps_of(&weir), expected, "{interface}");
+    }
+}
+
+/// The first rules come when the sockets that are there are root's, and new ones cannot be bound.
+#[test]
+fn first_rules_after_the_drop_hold_on_the_sockets_that_are_there() {
+    if nobody().is_none() {
+        return;
+    }
+    let Some(net) = Net::new() else { return };
+    let refuse = format!("rule \"no\" {{ from \"{}\"; refuse; always; }}; ", CLIENTS[0]);
+    let gold = format!("rule \"gold\" {{ from \"{}\"; class \"gold\"; }}; ", CLIENTS[1]);
+    let gold = format!("class \"gold\" priority=1; {gold}{refuse}");
+    for port in [78, PORT] {
+        for (keep, fact, seen) in [
+            ("", "user space: 1 rule after accept", [true, true]),
+            (" keep-bpf=#true", "kernel: policing 1 rule", [false, true]),
+        ] {
+            let with = |guard: &str| {
+                let text = guarded(&format!("user \"nobody\"{keep}"), guard);
+                text.replace(&format!("{SERVER}:{PORT}"), &format!("{SERVER}:{port}"))
+            };
+            let weir = net.server(|| Weir::run(&with(""), &[]));
+            weir.wait_for_log("admin API on");
+            assert_eq!(connected_to(&net, port), [true; 2]);
+            reload(&net, &weir, &with(&refuse));
+            assert_eq!(connected_to(&net, port), seen, "{port}{keep}: {}", weir.log());
+            let facts = enforcement(&net, &weir);
+            assert!(facts.iter().any(|known| known == fact), "{facts:?}");
+            // Other accept queues take other sockets.
+            let said = "connections keep the accept queues they have until a restart";
+            assert!(!weir.log().contains(said), "{}", weir.log());
+            reload(&net, &weir, &with(&gold));
+            assert_eq!(connected_to(&net, port), seen, "{port}{keep}: {}", weir.log());
+            assert!(weir.log().contains(said), "{}", weir.log());
+        }
     }
 }
 

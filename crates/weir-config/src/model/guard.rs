@@ -279,6 +279,12 @@ impl Default for Class {
 }
 
 impl Match {
+    /// Whether the source's address decides alone.
+    pub(crate) fn is_of_sources(&self) -> bool {
+        let has_others = self.to.is_some() || !self.from_ports.is_empty() || !self.ports.is_empty();
+        self.is_of_connections() && !has_others
+    }
+
     /// Whether addresses and ports decide alone, so that the kernel can.
     pub fn is_of_connections(&self) -> bool {
         let Match {
@@ -300,6 +306,17 @@ impl Match {
         texts.iter().all(|values| values.is_empty())
             && paths.is_empty()
             && [headers, cookies, queries].iter().all(|fields| fields.is_empty())
+    }
+}
+
+impl Guard {
+    /// Sources that no penalty holds for: by their address alone, a rule before the first with a
+    /// penalty lets them pass.
+    pub fn spared(&self) -> Option<AddressSet> {
+        let before = self.rules.iter().take_while(|rule| rule.penalty.is_none());
+        let passing = before.filter(|rule| rule.pass && rule.on.is_of_sources());
+        let sets = passing.filter_map(|rule| rule.on.from.as_ref());
+        AddressSet::new(sets.flat_map(AddressSet::ranges).copied().collect())
     }
 }
 

@@ -135,6 +135,19 @@ pub(crate) fn classify(plan: &Plan<'_>) -> Result<Compiled, KernelError> {
     steer::steer(plan, steer::Choice::Result)
 }
 
+/// Compiles what a listener gets that is about to be closed: no connection begins.
+pub(crate) fn refuse() -> Result<Program, KernelError> {
+    let mut asm = Assembler::new();
+    let pass = asm.label();
+    asm.mov(CONTEXT, Reg::R1);
+    parse::unless_first(&mut asm, pass);
+    let verdicts = Hook::Socket { judged_on: 0 }.verdicts();
+    asm.exit_with(verdicts.drop);
+    asm.place(pass);
+    asm.exit_with(verdicts.pass);
+    Ok(asm.finish(crate::limits::INSTRUCTIONS_MAX)?)
+}
+
 /// Writes look-ups and lines of both families.
 fn decide(
     asm: &mut Assembler,
@@ -226,14 +239,19 @@ impl<'a> Plan<'a> {
         exempt.into_iter().chain(penalty).chain(rules).collect()
     }
 
-    fn source<'b>(&self, step: &'b Step<'_>) -> Source<'b> {
+    fn source<'b>(&self, step: &'b Step<'_>) -> Source<'b>
+    where
+        'a: 'b,
+    {
         match step {
-            Step::Exempt(set) => Source { from: Some(set), ends: true },
-            Step::Penalty => Source { from: None, ends: false },
+            Step::Exempt(set) => Source { from: Some(set), inverted: false, ends: true },
+            Step::Penalty => {
+                Source { from: self.policy.spared.as_ref(), inverted: true, ends: false }
+            }
             Step::Rule(_, rule) => {
                 let decides = self.goal != Goal::Police && rule.class.is_some();
                 let ends = rule.is_of_source() && (rule.pass || decides);
-                Source { from: rule.from.as_ref(), ends }
+                Source { from: rule.from.as_ref(), inverted: false, ends }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::asm::{Alu, Assembler, Cond, Label, Reg, Size, Width};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
     /// On a listening socket, where a packet begins with its TCP header. Packets that came in by
-    /// the interface of that number were judged there.
+    /// the interface of that number, to ports that are judged there, were judged.
     Socket {
         /// 0 if there is none.
         judged_on: u32,
@@ -30,7 +30,8 @@ const SYN: i32 = 0x02;
 const RST: i32 = 0x04;
 const ACK: i32 = 0x10;
 
-/// Where a TCP header has its flags, and how long it is at least.
+/// Where a TCP header has the destination's port and its flags, and how long it is at least.
+const PORT_AT: i32 = 2;
 const FLAGS_AT: i16 = 13;
 const TCP_BYTES: i32 = 20;
 
@@ -67,7 +68,7 @@ pub(super) fn parse(
 ) {
     asm.mov(CONTEXT, Reg::R1);
     match hook {
-        Hook::Socket { judged_on } => socket(asm, judged_on, families, ends, needs),
+        Hook::Socket { judged_on } => socket(asm, (judged_on, ports), families, ends, needs),
         #[cfg(test)]
         Hook::TestRun => test_run(asm, families, ends, needs),
         Hook::Tcx | Hook::Xdp => link(asm, hook, families, ends, (ports, needs)),
@@ -85,16 +86,14 @@ fn begin(asm: &mut Assembler, to: Label) {
 /// meets that keeps its listener's program.
 fn socket(
     asm: &mut Assembler,
-    judged_on: u32,
+    (judged_on, ports): (u32, &[u16]),
     families: &[(Family, Label)],
     ends: Ends,
     needs: Needs,
 ) {
-    asm.load_packet(Size::Byte, FLAGS_AT.into());
-    asm.alu(Alu::And, Reg::R0, FLAGS_LOOKED_AT);
-    asm.jump(Cond::NotEqual, Reg::R0, SYN, ends.pass);
-    if judged_on != 0 {
-        skip_judged(asm, judged_on, ends);
+    unless_first(asm, ends.pass);
+    if judged_on != 0 && !ports.is_empty() {
+        skip_judged(asm, judged_on, ports, ends);
     }
     if needs.ports {
         asm.load_packet(Size::Word, 0);
@@ -103,12 +102,23 @@ fn socket(
     addresses(asm, families, ends, needs);
 }
 
-/// Passes what the program of an interface has judged: IPv4, and IPv6 whose TCP header follows at
-/// once. (Reassembled packets look so, too; there it judges first fragments.)
-fn skip_judged(asm: &mut Assembler, interface: u32, ends: Ends) {
-    let here = asm.label();
+/// Goes elsewhere unless a socket's packet is the first of a connection.
+pub(super) fn unless_first(asm: &mut Assembler, otherwise: Label) {
+    asm.load_packet(Size::Byte, FLAGS_AT.into());
+    asm.alu(Alu::And, Reg::R0, FLAGS_LOOKED_AT);
+    asm.jump(Cond::NotEqual, Reg::R0, SYN, otherwise);
+}
+
+/// Passes what the program of an interface has judged: to its ports, IPv4, and IPv6 whose TCP
+/// header follows at once. (Reassembled packets look so, too; there it judges first fragments.)
+fn skip_judged(asm: &mut Assembler, interface: u32, ports: &[u16], ends: Ends) {
+    let (there, here) = (asm.label(), asm.label());
     asm.load(Size::Word, Reg::R0, CONTEXT, SKB_INTERFACE);
     asm.jump_of(Width::W32, Cond::NotEqual, Reg::R0, interface.cast_signed(), here);
+    asm.load_packet(Size::Half, PORT_AT);
+    ports.iter().for_each(|port| asm.jump(Cond::Equal, Reg::R0, i32::from(*port), there));
+    asm.goto(here);
+    asm.place(there);
     asm.load(Size::Word, Reg::R0, CONTEXT, SKB_PROTOCOL);
     asm.jump(Cond::Equal, Reg::R0, ethertype(ETHERTYPE_V4), ends.pass);
     asm.load_packet(Size::Byte, NETWORK + 6);

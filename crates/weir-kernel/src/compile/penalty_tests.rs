@@ -43,6 +43,40 @@ fn sources_are_policed_for_their_time() {
     assert_eq!(passes(), [false, false, true]);
 }
 
+/// Whom a rule lets pass by its address is not dropped for what its neighbours do, unless the rule
+/// with the penalty comes first.
+#[test]
+fn whoever_passes_is_spared() {
+    let office = rule("office", |rule| {
+        rule.on.from = set(&[("10.0.0.7", "10.0.0.8"), ("fd00::7", "fd00::7")]);
+        rule.pass = true;
+    });
+    let on_port = rule("port", |rule| {
+        (rule.on.from, rule.on.ports) = (set(&[("10.0.0.9", "10.0.0.9")]), vec![(80, 80)]);
+        rule.pass = true;
+    });
+    let each = rule("each", |rule| rule.penalty = penalty(24, 64));
+    let by = each.penalty.unwrap().by;
+    for (rules, is_spared) in
+        [([office.clone(), on_port.clone(), each.clone()], true), ([each, office, on_port], false)]
+    {
+        let Some(bench) = Bench::new(Policy::new(&guard(&[], rules.to_vec()), 1)) else { return };
+        for offender in ["10.0.0.7", "fd00::7"] {
+            bench.state.penalise(offender.parse().unwrap(), by, u64::MAX >> 1);
+        }
+        for (from, to, passes) in [
+            ("10.0.0.6:1", "10.0.0.1:80", false),
+            ("10.0.0.7:1", "10.0.0.1:80", is_spared),
+            ("10.0.0.8:1", "10.0.0.1:80", is_spared),
+            ("10.0.0.9:1", "10.0.0.1:80", false),
+            ("[fd00::6]:1", "[fd00::1]:80", false),
+            ("[fd00::7]:1", "[fd00::1]:80", is_spared),
+        ] {
+            assert_eq!(bench.passes(&syn(from, to)), passes, "{from}, spared: {is_spared}");
+        }
+    }
+}
+
 #[test]
 fn penalties_hold_for_prefixes() {
     let few = [("a", 32, 64), ("b", 24, 64), ("c", 32, 48), ("d", 32, 64)];

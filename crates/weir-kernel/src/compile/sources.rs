@@ -20,6 +20,8 @@ pub(crate) enum Family {
 pub(crate) struct Source<'a> {
     /// `None` for all addresses.
     pub(crate) from: Option<&'a AddressSet>,
+    /// All but those are meant.
+    pub(crate) inverted: bool,
     /// Whether nothing after it is looked at once the source matches.
     pub(crate) ends: bool,
 }
@@ -40,7 +42,9 @@ impl Sources {
         rules: &[Source<'_>],
         applies: impl Fn(usize) -> bool,
     ) -> Result<Sources, KernelError> {
-        let everywhere = |index: &usize| rules[*index].from.is_none() && applies(*index);
+        let everywhere = |index: &usize| {
+            (rules[*index].from.is_none() || rules[*index].inverted) && applies(*index)
+        };
         let mut holding: Vec<u16> =
             (0..rules.len()).filter(everywhere).map(|index| index as u16).collect();
         let mut changes = changes(family, rules, &applies)?;
@@ -81,10 +85,10 @@ fn changes(
     for (index, rule) in rules.iter().enumerate().filter(|(index, _)| applies(*index)) {
         for (first, last) in rule.from.map_or(&[][..], AddressSet::ranges) {
             let Some((first, last)) = range(family, *first, *last) else { continue };
-            changes.push((first, true, index as u16));
+            changes.push((first, !rule.inverted, index as u16));
             let is_last = family == Family::V4 && last == u128::from(u32::MAX);
             if let Some(after) = last.checked_add(1).filter(|_| !is_last) {
-                changes.push((after, false, index as u16));
+                changes.push((after, rule.inverted, index as u16));
             }
         }
         if changes.len() > BOUNDARIES_MAX {
@@ -149,10 +153,10 @@ mod tests {
         let narrow = set(&[("10.1.0.0", "10.1.255.255")]);
         let last = set(&[("255.255.255.0", "255.255.255.255")]);
         let rules = [
-            Source { from: Some(&wide), ends: false },
-            Source { from: Some(&narrow), ends: true },
-            Source { from: None, ends: false },
-            Source { from: Some(&last), ends: false },
+            Source { from: Some(&wide), inverted: false, ends: false },
+            Source { from: Some(&narrow), inverted: false, ends: true },
+            Source { from: None, inverted: false, ends: false },
+            Source { from: Some(&last), inverted: false, ends: false },
         ];
         let v4 = Sources::new(Family::V4, &rules, |_| true).unwrap();
         let shown: Vec<(u32, &[u16])> = v4
@@ -174,5 +178,19 @@ mod tests {
         let shown: Vec<(u128, usize)> =
             v6.starts.iter().map(|(start, set)| (*start, v6.sets[*set as usize].len())).collect();
         assert_eq!(shown, [(0, 1), (0x100, 0)]);
+    }
+
+    #[test]
+    fn all_but_some_are_meant() {
+        let few = set(&[("0.0.0.0", "0.0.0.9"), ("10.0.0.0", "10.0.0.0"), ("::5", "::6")]);
+        let rules = [Source { from: Some(&few), inverted: true, ends: false }];
+        let cut = |family| {
+            let sources = Sources::new(family, &rules, |_| true).unwrap();
+            let is_meant = |set: u32| !sources.sets[set as usize].is_empty();
+            sources.starts.iter().map(|(start, set)| (*start, is_meant(*set))).collect::<Vec<_>>()
+        };
+        let v4 = [(0, false), (10, true), (0x0a00_0000, false), (0x0a00_0001, true)];
+        assert_eq!(cut(Family::V4), v4);
+        assert_eq!(cut(Family::V6), [(0, true), (5, false), (7, true)]);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_config::{Interface, InterfaceHook, KernelUse};
@@ -21,12 +22,12 @@ use crate::sys::{
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) policy: Policy,
+    pub(super) policy: Arc<Policy>,
     pub(super) slots: Slots,
     /// Lines of the policy's first rules.
     pub(super) assigned: Vec<usize>,
     /// Buckets by key; kept as long as their number is.
-    pub(super) keys: Option<Mapped>,
+    pub(super) keys: Option<Arc<Mapped>>,
     pub(super) policing: Option<LoadedProgram>,
     pub(super) link: Option<(Interface, Link)>,
     pub(super) groups: HashMap<SocketAddr, Group>,
@@ -34,11 +35,32 @@ pub(super) struct Inner {
     pub(super) enforcement: Enforcement,
 }
 
+/// What can be asked of it at any time.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) policy: Arc<Policy>,
+    pub(super) assigned: Vec<usize>,
+    pub(super) keys: Option<Arc<Mapped>>,
+    pub(super) is_policing: bool,
+    pub(super) enforcement: Enforcement,
+}
+
 impl Inner {
+    /// How it stands now.
+    pub(super) fn known(&self) -> Arc<Known> {
+        Arc::new(Known {
+            policy: Arc::clone(&self.policy),
+            assigned: self.assigned.clone(),
+            keys: self.keys.clone(),
+            is_policing: self.policing.is_some(),
+            enforcement: self.enforcement.clone(),
+        })
+    }
+
     /// For a policy of which nothing is loaded yet.
     pub(super) fn new(policy: Policy) -> Inner {
         Inner {
-            policy,
+            policy: Arc::new(policy),
             slots: Slots::default(),
             assigned: Vec::new(),
             keys: None,
@@ -106,9 +128,9 @@ impl Inner {
         if !limits_of_keys {
             self.keys = None;
         } else if self.keys.as_ref().is_none_or(|keys| keys.len() != words) {
-            self.keys = Some(Mapped::new("weir_keys", words)?);
+            self.keys = Some(Arc::new(Mapped::new("weir_keys", words)?));
         }
-        let judged_on = match &self.policy.interface {
+        let judged_on = match self.policy.interface() {
             Some(interface) => interface_index(&interface.name).unwrap_or(0),
             None => 0,
         };
@@ -158,13 +180,13 @@ impl Inner {
     }
 
     fn plan<'a>(&'a self, state: &'a State, goal: Goal, instructions_max: usize) -> Plan<'a> {
-        let (policy, slots, keys) = (&self.policy, &self.assigned[..], self.keys.as_ref());
+        let (policy, slots, keys) = (&*self.policy, &self.assigned[..], self.keys.as_deref());
         Plan { policy, slots, state, keys, goal, instructions_max }
     }
 
     /// Puts the same program on the interface that the policy names, or in the place of the old.
     fn load_link(&mut self, state: &State, reasons: &mut Vec<String>) {
-        let wanted = self.policy.interface.clone().filter(|_| self.policing.is_some());
+        let wanted = self.policy.interface().cloned().filter(|_| self.policing.is_some());
         let Some(interface) = wanted else {
             self.link = None;
             return;
@@ -326,7 +348,7 @@ impl Inner {
             && old.rules.len() == policy.rules.len()
             && rules.into_iter().all(|(old, new)| old.is_same_code(new))
             && (&old.classes, old.default_class) == (&policy.classes, policy.default_class)
-            && old.penalties == policy.penalties
+            && (&old.penalties, &old.spared) == (&policy.penalties, &policy.spared)
             && (old.workers, old.keys) == (policy.workers, policy.keys)
             && (&old.exempt, &old.ports) == (&policy.exempt, &policy.ports)
             && (&old.interface, old.kernel) == (&policy.interface, policy.kernel)

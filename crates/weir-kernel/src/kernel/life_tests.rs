@@ -134,6 +134,12 @@ fn a_thousand_sources_of_their_own_load() {
     let Some(kernel) = kernel((0..1000).map(one).collect()) else { return };
     assert_eq!(kernel.enforcement().policed, 1000);
     println!("1000 rules by source: {:?}", began.elapsed());
+    // Each of them gets back what it gave to whom the last one drops.
+    let began = Instant::now();
+    let each = few("each", 3, BucketKey::Source);
+    kernel.replace(&policy((0..1000).map(one).chain([each]).collect()));
+    assert_eq!(kernel.enforcement().policed, 1001, "{}", kernel.enforcement());
+    println!("and one by source for all of them: {:?}", began.elapsed());
 }
 
 #[test]
@@ -256,6 +262,29 @@ fn what_works_after_privileges_are_dropped() {
         drop(first);
     });
     kernel.replace(&policy(rules(2)));
+    assert_eq!(kernel.enforcement().policed, 1);
+}
+
+/// Programs of a thousand rules take more than a second to load.
+#[test]
+fn nobody_waits_for_programs_to_load() {
+    let few = || few("few", 3, BucketKey::Rule);
+    let penalised = rule("penalised", |rule| rule.penalty = penalty(32, 64));
+    let Some(kernel) = kernel(vec![few(), penalised]) else { return };
+    let loading = kernel.shared.inner.lock();
+    let (tell, told) = std::sync::mpsc::channel();
+    let asked = kernel.clone();
+    std::thread::spawn(move || {
+        let by = PrefixLengths { v4: 32, v6: 64 };
+        let is_penalised = asked.penalise("192.0.2.1".parse().unwrap(), by, Duration::from_secs(9));
+        let known =
+            (asked.enforcement().policed, asked.polices("few"), asked.counters().rules.len());
+        tell.send((is_penalised, known, asked.tokens_left("few", None)))
+    });
+    let heard = told.recv_timeout(Duration::from_secs(20));
+    drop(loading);
+    assert_eq!(heard, Ok((true, (2, true, 2), Some(3))));
+    kernel.replace(&policy(vec![few()]));
     assert_eq!(kernel.enforcement().policed, 1);
 }
 

@@ -50,14 +50,14 @@ use parking_lot::Mutex;
 use weir_config::{KernelUse, PrefixLengths};
 
 use crate::counters::Counters;
-use crate::enforcement::Enforcement;
+use crate::enforcement::{Enforcement, Steering};
 use crate::error::KernelError;
 use crate::policy::{Key, Limit, Policy};
 use crate::state::{self, State};
 use crate::sys::detach_filter;
 
 use groups::Member;
-use inner::Inner;
+use inner::{Inner, Known};
 use slots::Slots;
 
 /// Rules for connections in the kernel. Shared by all workers; see the module's head.
@@ -71,6 +71,9 @@ struct Shared {
     /// `None` where the kernel has no eBPF for us.
     state: Option<State>,
     inner: Mutex<Inner>,
+    /// How that stood after its last change: whoever serves clients does not wait for the next,
+    /// which takes as long as programs take to load.
+    known: Mutex<Arc<Known>>,
 }
 
 /// A listener that the kernel polices and steers to; detached when it is dropped, which is to be
@@ -94,7 +97,8 @@ impl Kernel {
         let state = state.map_err(|e| reasons.push(e.to_string())).ok();
         let mut inner = Inner::new(policy.clone());
         inner.load(state.as_ref(), reasons);
-        Kernel { shared: Arc::new(Shared { state, inner: Mutex::new(inner) }) }
+        let known = Mutex::new(inner.known());
+        Kernel { shared: Arc::new(Shared { state, inner: Mutex::new(inner), known }) }
     }
 
     /// Polices what comes to a listener, and steers to it what is of its class and worker. It is
@@ -116,11 +120,13 @@ impl Kernel {
         let address = SocketAddr::try_from(address)
             .map_err(|e| socket_error("getsockname")(std::io::Error::from(e)))?;
         let socket = listener.try_clone_to_owned().map_err(socket_error("F_DUPFD_CLOEXEC"))?;
-        let inner = &mut *self.shared.inner.lock();
-        let id = inner.attached;
-        let member = Member { id, socket, class: class.to_owned(), worker };
-        inner.attach(self.shared.state.as_ref(), address, member)?;
-        inner.attached += 1;
+        let id = self.shared.change(|inner, state| -> Result<u64, KernelError> {
+            let id = inner.attached;
+            let member = Member { id, socket, class: class.to_owned(), worker };
+            inner.attach(state, address, member)?;
+            inner.attached += 1;
+            Ok(id)
+        })?;
         Ok(Attachment { shared: Arc::clone(&self.shared), address, id })
     }
 
@@ -129,17 +135,17 @@ impl Kernel {
     /// Else each socket changes from the old program to the new one at once; what cannot be loaded
     /// is user space's from now on, as [`Kernel::enforcement`] says.
     pub fn replace(&self, policy: &Policy) {
-        let inner = &mut *self.shared.inner.lock();
-        let state = self.shared.state.as_ref();
-        let same = inner.is_same_code(policy);
-        if let Some(state) = state {
-            inner.carry_classes(policy, state);
-        }
-        inner.policy = policy.clone();
-        match state {
-            Some(state) if same => Slots::write(&inner.policy.rules, &inner.assigned, state),
-            _ => inner.reload(state),
-        }
+        self.shared.change(|inner, state| {
+            let same = inner.is_same_code(policy);
+            if let Some(state) = state {
+                inner.carry_classes(policy, state);
+            }
+            inner.policy = Arc::new(policy.clone());
+            match state {
+                Some(state) if same => Slots::write(&inner.policy.rules, &inner.assigned, state),
+                _ => inner.reload(state),
+            }
+        });
     }
 
     /// Whether limits hold that are not for always.
@@ -153,11 +159,9 @@ impl Kernel {
     /// Tells whether the kernel does so; it knows prefixes of the lengths that its policy has.
     pub fn penalise(&self, source: IpAddr, by: PrefixLengths, lasts: Duration) -> bool {
         let Some(state) = &self.shared.state else { return false };
-        {
-            let inner = self.shared.inner.lock();
-            if inner.policing.is_none() || !inner.policy.penalties.contains(&by) {
-                return false;
-            }
+        let known = self.shared.known();
+        if !known.is_policing || !known.policy.penalties.contains(&by) {
+            return false;
         }
         let lasts = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
         let until = state.clock().now_ns().saturating_add(lasts).min(i64::MAX.cast_unsigned());
@@ -167,40 +171,61 @@ impl Kernel {
 
     /// What programs have counted since the start; of rules, since they have their name.
     pub fn counters(&self) -> Counters {
-        let inner = self.shared.inner.lock();
+        let known = self.shared.known();
         let Some(state) = &self.shared.state else { return Counters::default() };
-        Counters::read(state, &inner.policy, &inner.assigned)
+        Counters::read(state, &known.policy, &known.assigned)
+    }
+
+    /// Whether listeners that are attached get what is of their class. As long as the policy has no
+    /// classes, or is to stay out of the kernel, nothing speaks against that.
+    pub fn steers(&self) -> bool {
+        let known = self.shared.known();
+        let is_wanted = known.policy.class_count() > 1 && known.policy.kernel == KernelUse::Auto;
+        !is_wanted || known.enforcement.steering != Steering::None
     }
 
     /// What is enforced where.
     pub fn enforcement(&self) -> Enforcement {
-        self.shared.inner.lock().enforcement.clone()
+        self.shared.known().enforcement.clone()
     }
 
     /// Connections that the bucket of a rule has room for now, where the kernel keeps it: for this
     /// source, if the rule has one for each. `None` if it keeps none. Takes nothing from it.
     pub fn tokens_left(&self, rule: &str, source: Option<IpAddr>) -> Option<u64> {
         let state = self.shared.state.as_ref()?;
-        let inner = self.shared.inner.lock();
+        let known = self.shared.known();
         let policed =
-            inner.policy.rules.iter().zip(&inner.assigned).take(inner.enforcement.policed);
-        let (found, slot) = policed.into_iter().find(|(known, _)| known.name == rule)?;
+            known.policy.rules.iter().zip(&known.assigned).take(known.enforcement.policed);
+        let (found, slot) = policed.into_iter().find(|(one, _)| one.name == rule)?;
         match found.limit? {
             Limit::Refuse => None,
             Limit::Rate(_, Key::Rule) => Some(state.tokens_left(*slot, None)),
             Limit::Rate(_, Key::Prefix { v4, v6 }) => {
                 let by = PrefixLengths { v4, v6 };
                 let mark = state.mark(rule, source?.to_canonical(), by);
-                Some(state.tokens_left(*slot, Some((inner.keys.as_ref()?, mark))))
+                Some(state.tokens_left(*slot, Some((known.keys.as_deref()?, mark))))
             }
         }
     }
 
     /// Whether connections that come by attached listeners were judged by this rule already.
     pub fn polices(&self, rule: &str) -> bool {
-        let inner = self.shared.inner.lock();
-        let policed = inner.enforcement.policed;
-        inner.policy.rules().take(policed).any(|name| name == rule)
+        let known = self.shared.known();
+        known.policy.rules().take(known.enforcement.policed).any(|name| name == rule)
+    }
+}
+
+impl Shared {
+    /// Does something that others do not meet half done.
+    fn change<R>(&self, act: impl FnOnce(&mut Inner, Option<&State>) -> R) -> R {
+        let mut inner = self.inner.lock();
+        let result = act(&mut inner, self.state.as_ref());
+        *self.known.lock() = inner.known();
+        result
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.lock())
     }
 }
 

@@ -343,6 +343,14 @@ fn an_interface_judges_before_sockets_and_no_packet_twice() {
             kernel.replace(&Policy::new(&guard, 1).listening_on(vec![80]));
             assert!(!connects(SOON));
             assert_eq!((kernel.counters().rules[0].dropped, kernel.counters().rules.len()), (1, 1));
+            // Where the interface is to look at other ports, or at none, the socket judges all.
+            for ports in [vec![81], vec![]] {
+                guard.rules = vec![rule("two", |rule| rule.rate = per_hour(1, 2))];
+                kernel.replace(&Policy::new(&guard, 1).listening_on(ports));
+                assert_eq!([PATIENT, PATIENT, SOON].map(connects), [true, true, false]);
+                guard.rules.clear();
+                kernel.replace(&Policy::new(&guard, 1).listening_on(vec![80]));
+            }
         });
     }
 }

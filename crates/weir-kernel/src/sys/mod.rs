@@ -17,7 +17,8 @@ pub(crate) use link::interface_index;
 pub(crate) use map::{Mapped, SocketArray};
 pub(crate) use program::{LoadedProgram, ProgramKind};
 pub(crate) use socket::{
-    ClassicInsn, attach_classic, attach_filter, attach_steering, detach_filter, detach_steering,
+    ClassicInsn, attach_classic, attach_classic_filter, attach_filter, attach_steering,
+    detach_filter, detach_steering,
 };
 
 // Commands of bpf(2), `enum bpf_cmd`.

@@ -24,6 +24,14 @@ pub(crate) fn attach_filter(
     set(socket, libc::SO_ATTACH_BPF, "SO_ATTACH_BPF", &program.fd())
 }
 
+/// Attaches a classic program of that kind; takes CAP_NET_ADMIN from Linux 6.18 on.
+pub(crate) fn attach_classic_filter(
+    socket: BorrowedFd<'_>,
+    program: &[ClassicInsn],
+) -> Result<(), KernelError> {
+    set_classic(socket, libc::SO_ATTACH_FILTER, "SO_ATTACH_FILTER", program)
+}
+
 /// Takes a socket's policing program off; one that has none is as well.
 pub(crate) fn detach_filter(socket: BorrowedFd<'_>) -> Result<(), KernelError> {
     unset(socket, libc::SO_DETACH_FILTER, "SO_DETACH_FILTER")
@@ -43,10 +51,7 @@ pub(crate) fn attach_classic(
     socket: BorrowedFd<'_>,
     program: &[ClassicInsn],
 ) -> Result<(), KernelError> {
-    let filter = program.as_ptr().cast_mut().cast();
-    let program = libc::sock_fprog { len: program.len() as u16, filter };
-    let option = libc::SO_ATTACH_REUSEPORT_CBPF;
-    set(socket, option, "SO_ATTACH_REUSEPORT_CBPF", &program)
+    set_classic(socket, libc::SO_ATTACH_REUSEPORT_CBPF, "SO_ATTACH_REUSEPORT_CBPF", program)
 }
 
 /// Takes a group's steering program off; one that has none is as well.
@@ -64,6 +69,16 @@ fn unset(socket: BorrowedFd<'_>, option: i32, name: &'static str) -> Result<(), 
         }
         result => result,
     }
+}
+
+fn set_classic(
+    socket: BorrowedFd<'_>,
+    option: i32,
+    name: &'static str,
+    program: &[ClassicInsn],
+) -> Result<(), KernelError> {
+    let filter = program.as_ptr().cast_mut().cast();
+    set(socket, option, name, &libc::sock_fprog { len: program.len() as u16, filter })
 }
 
 #[allow(unsafe_code, reason = "a system call")]

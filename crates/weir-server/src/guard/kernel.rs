@@ -4,8 +4,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use weir_config::{Address, AddressSet, Config, GuardRule, Prefix};
-use weir_kernel::{Attachment, Kernel, Policy, Steering};
+use weir_kernel::{Attachment, Kernel, Policy};
 
+use super::Guard;
 use crate::live::addresses;
 
 /// What is wished of the kernel for an address.
@@ -36,7 +37,8 @@ impl Watch {
         let Some(kernel) = kernel else { return Watch::default() };
         let mut attached = Vec::new();
         let default = [weir_config::DEFAULT_CLASS.to_owned()];
-        let classes = if classes.is_empty() { &default[..] } else { classes };
+        let queues = descriptors.first().map_or(0, Vec::len);
+        let classes = if classes.len() == queues { classes } else { &default[..] };
         // The order in which they were bound.
         for (class, name) in classes.iter().enumerate() {
             for (worker, of_worker) in descriptors.iter().enumerate() {
@@ -49,13 +51,26 @@ impl Watch {
                 }
             }
         }
-        let is_steered = kernel.enforcement().steering != Steering::None;
-        Watch { attached, is_steered }
+        Watch { attached, is_steered: kernel.steers() }
     }
 
     /// Whether the kernel judges the address's connections.
     pub(crate) fn is_attached(&self) -> bool {
         !self.attached.is_empty()
+    }
+}
+
+impl Guard {
+    /// The kernel's part for a configuration with the first rules that it has something to do for,
+    /// so that listeners can be attached. It enforces nothing before it is in use and told.
+    pub(crate) fn kernel_for(&self, config: &Config) -> Option<Kernel> {
+        let policy = policy(config, self.loads.len()).filter(|_| self.kernel().is_none())?;
+        Some(Kernel::start(&policy.at_rest()))
+    }
+
+    /// Makes use of what [`Guard::kernel_for`] began.
+    pub(crate) fn use_kernel(&self, kernel: Kernel) {
+        self.kernel.get_or_init(|| kernel);
     }
 }
 
@@ -66,13 +81,22 @@ pub(crate) fn policy(config: &Config, workers: usize) -> Option<Policy> {
     if !has_work {
         return None;
     }
-    let ports = addresses(config).into_iter().filter_map(|address| match address {
-        Address::Tcp(tcp) => Some(tcp.port()),
-        Address::Unix(_) => None,
-    });
-    let policy = Policy::new(guard, workers).listening_on(ports.collect());
+    let policy = Policy::new(guard, workers).listening_on(ports(config));
     let proxies = config.server.trusted_proxies.iter().map(Prefix::range).collect();
     Some(policy.exempt(AddressSet::new(proxies)))
+}
+
+/// Ports where every first packet of a connection is its client's own: behind a balancer that names
+/// clients by the PROXY protocol, they are all the balancer's.
+fn ports(config: &Config) -> Vec<u16> {
+    let port = |address: &Address| match address {
+        Address::Tcp(tcp) => Some(tcp.port()),
+        Address::Unix(_) => None,
+    };
+    let (shown, hidden): (Vec<_>, Vec<_>) =
+        addresses(config).into_iter().partition(|address| shows_clients(config, address));
+    let hidden: Vec<u16> = hidden.into_iter().filter_map(port).collect();
+    shown.into_iter().filter_map(port).filter(|port| !hidden.contains(port)).collect()
 }
 
 fn does_something(rule: &GuardRule) -> bool {
