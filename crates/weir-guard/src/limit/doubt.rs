@@ -1,5 +1,5 @@
-//! Requests that the limit does not hold back, while it is not known what the upstream works on at a
-//! time: whether they queue there.
+//! Requests that the limit does not hold back, while it is not known what the upstream works on at
+//! a time: whether they queue there.
 //!
 //! Looking on does not tell. Where requests take longer by chance, or because they have become
 //! slower, more of them are in flight; that looks as if the higher number were the cause. So it is
