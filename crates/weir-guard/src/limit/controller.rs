@@ -3,7 +3,7 @@
 use super::baseline::{Baseline, Measured};
 use super::cohort::{Gathering, Progress};
 use super::curve::{Curve, POSSIBLE, POSSIBLE_IN_LEAPS};
-use super::doubt::{Doubt, Next};
+use super::doubt::Doubt;
 use super::{Cohort, Outcome, Sent};
 use crate::queue::CLASSES_MAX;
 
@@ -295,7 +295,7 @@ impl Controller {
 
     /// They were not, and the limit is a guess.
     fn judge_free(&mut self, in_flight: f64, measured: Measured) {
-        if self.doubt.look(in_flight, measured, self.latency_ns) == Next::Ask {
+        if self.doubt.asks(in_flight, measured, self.latency_ns) {
             self.ask(PROBE_DEEP * in_flight);
         }
     }

@@ -25,14 +25,7 @@ const SHARE: f64 = 1.0 / 8.0;
 const QUIET_MIN: u32 = 8;
 const QUIET_MAX: u32 = 64;
 
-/// What is to be done with a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    Nothing,
-    /// Lower the limit for a moment.
-    Ask,
-}
-
+/// Whether it has been asked, and for what.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
     /// The latency for which it has been asked, or which nobody doubts; as a logarithm.
@@ -69,14 +62,15 @@ impl Doubt {
         *mean_ns += (latency_ns as f64 - *mean_ns) / f64::from(*count);
     }
 
-    /// A measurement of requests that were not held back, and took so long as a mean.
-    pub(super) fn look(&mut self, in_flight: f64, measured: Measured, mean_ns: u64) -> Next {
+    /// A measurement of requests that were not held back, and took so long as a mean. Whether the
+    /// limit is to be lowered now.
+    pub(super) fn asks(&mut self, in_flight: f64, measured: Measured, mean_ns: u64) -> bool {
         match self.state {
             State::Asking => {
                 // Its time was too short, or traffic has ended meanwhile.
                 self.state = State::Ready;
             }
-            State::Asked => return Next::Nothing,
+            State::Asked => return false,
             State::Resting(0) => self.state = State::Ready,
             State::Resting(left) => self.state = State::Resting(left - 1),
             State::Ready => {}
@@ -85,14 +79,14 @@ impl Doubt {
             let is_usual = mean_ns as f64 <= (1.0 + HIGHER_MIN) * self.quiet.mean_ns;
             if is_usual && self.quiet.count >= QUIET_MIN {
                 self.usual = Some(measured.latency);
-                return Next::Nothing;
+                return false;
             }
             return self.ask_if(in_flight);
         };
         let higher = measured.latency - *usual;
         if higher <= HIGHER_MIN || higher <= HIGHER * measured.error {
             *usual += SHARE * higher.min(HIGHER_MIN / 4.0);
-            return Next::Nothing;
+            return false;
         }
         self.ask_if(in_flight)
     }
@@ -135,12 +129,12 @@ impl Doubt {
         is_asking
     }
 
-    fn ask_if(&mut self, in_flight: f64) -> Next {
+    fn ask_if(&mut self, in_flight: f64) -> bool {
         if in_flight < f64::from(FEW) || self.state != State::Ready {
-            return Next::Nothing;
+            return false;
         }
         self.state = State::Asking;
         self.in_flight = in_flight;
-        Next::Ask
+        true
     }
 }
