@@ -1,5 +1,5 @@
-//! Listeners that are about to be closed: no new handshake begins there, while those that have begun
-//! complete and can be accepted. Closing right away would reset them.
+//! Listeners that are about to be closed: no new handshake begins there, while those that have
+//! begun complete and can be accepted. Closing right away would reset them.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,8 +17,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Loads a program, if that is wanted and permitted: once it is loaded, it takes no privilege to
-    /// attach it.
+    /// Loads a program, if that is wanted and permitted: once it is loaded, it takes no privilege
+    /// to attach it.
     pub fn load(wanted: KernelUse) -> Refusal {
         let load = |program| LoadedProgram::load(ProgramKind::SocketFilter, &program);
         let program = match wanted {

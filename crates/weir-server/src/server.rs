@@ -295,10 +295,11 @@ impl Server {
     fn refuse(&self, known: &mut Listening) {
         // It takes its own program off.
         known.watch = Watch::default();
-        for socket in std::mem::take(&mut known.sockets).into_iter().flatten() {
-            if let Err(cause) = self.refusal.hold(socket.as_fd()) {
-                tracing::info!(%cause, "connections that are being made may be reset");
-            }
+        let sockets = std::mem::take(&mut known.sockets).into_iter().flatten();
+        // What hinders one hinders all, and is said once.
+        let causes = sockets.filter_map(|socket| self.refusal.hold(socket.as_fd()).err());
+        if let Some(cause) = causes.reduce(|first, _| first) {
+            tracing::info!(%cause, "connections that are being made may be reset");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Overload control before the request, while the configuration changes: what listeners are for, and
-//! what the kernel is told when.
+//! Overload control before the request, while the configuration changes: what listeners are for,
+//! and what the kernel is told when.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
@@ -26,7 +26,7 @@ const DROPPED: Duration = Duration::from_millis(2500);
 fn config(guard: &str, more: &str) -> String {
     format!(
         "server {{ workers 2; admin \"{ADMIN}\"; }}\nguard {{\n{guard}\n}}\n\
-         site \"*\" {{ listen \"{SERVER}:{PORT}\"; route \"/*\" {{ respond \"hello\"; }}; }}\n{more}"
+         site \"*\" {{ listen \"{SERVER}:{PORT}\"; route \"/*\" {{ respond \"a\"; }}; }}\n{more}"
     )
 }
 
