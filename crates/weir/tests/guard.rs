@@ -208,3 +208,20 @@ fn a_penalty_holds_for_all_addresses_of_a_client() {
     assert_eq!(statuses(neighbours, "/net"), [429, 429, 429, 503]);
     assert_eq!((from("192.0.2.200", "/yes").0, from("192.0.3.1", "/yes").0), (503, 200));
 }
+
+/// To rules several slashes in a row are one, as they are to most applications.
+#[test]
+fn doubled_slashes_do_not_get_round_a_rule() {
+    let rest = r#"guard { rule "login" { path "/login" "/login/*"; refuse; always; } }"#;
+    let origin = Origin::start(|_| answer("200 OK", "", b"x"));
+    let proxy = format!("route \"/*\" {{ proxy \"{}\"; }}", origin.url());
+    let (_weir, address) = Weir::front(rest, &proxy);
+    for (target, status) in
+        [("/login", 503), ("//login", 503), ("///login//", 503), ("/logins", 200), ("//", 200)]
+    {
+        // Both ways through the server: without content, and with it.
+        let fields = [("content-length", "0")];
+        assert_eq!(ask(address, "GET", target, &[]).status, status, "{target}");
+        assert_eq!(ask(address, "PUT", target, &fields).status, status, "{target}");
+    }
+}

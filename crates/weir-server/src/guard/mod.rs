@@ -27,7 +27,7 @@ pub(crate) use in_force::InForce;
 pub(crate) use kernel::{Watch, Wish, queues, shows_clients};
 pub(crate) use load::{Load, probe};
 pub(crate) use rates::{NOTE_PERIOD, Rates};
-pub(crate) use subject::{Asked, HeadFields, MapFields};
+pub(crate) use subject::{Asked, HeadFields, MapFields, one_slash};
 
 use crate::connection::Connection;
 

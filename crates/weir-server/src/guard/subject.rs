@@ -1,5 +1,6 @@
 //! Requests as rules see them, whichever way they were parsed.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use http::HeaderMap;
@@ -12,7 +13,7 @@ use crate::connection::Connection;
 /// What rules are asked about.
 pub(crate) struct Asked<'a> {
     pub(crate) site: &'a str,
-    /// In its one form.
+    /// In its one form, by [`one_slash`].
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
     pub(crate) method: &'a str,
@@ -54,6 +55,17 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// A path as rules see it: several slashes in a row count as one. To most applications they are,
+/// and whoever doubles one must not get round a rule.
+pub(crate) fn one_slash(path: &str) -> Cow<'_, str> {
+    if !path.as_bytes().windows(2).any(|pair| pair == b"//") {
+        return Cow::Borrowed(path);
+    }
+    let mut last = None;
+    let one = path.chars().filter(|&c| last.replace(c) != Some('/') || c != '/');
+    Cow::Owned(one.collect())
+}
+
 /// A table of fields.
 pub(crate) struct MapFields<'a>(pub(crate) &'a HeaderMap);
 
@@ -71,5 +83,24 @@ pub(crate) struct HeadFields<'h, 'a, 'r>(pub(crate) &'h Head<'a, 'r>);
 impl<'a> Fields<'a> for HeadFields<'_, 'a, '_> {
     fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8])) {
         self.0.values(name).for_each(see);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_slash;
+
+    #[test]
+    fn slashes_in_a_row_count_as_one() {
+        for (path, expected) in [
+            ("/", "/"),
+            ("/login", "/login"),
+            ("//login", "/login"),
+            ("/a///b//", "/a/b/"),
+            ("/a/b/", "/a/b/"),
+            ("///", "/"),
+        ] {
+            assert_eq!(one_slash(path), expected, "{path}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use weir_http::request::Framing;
 use super::refuse::{Refusal, Turned};
 use super::route::Routed;
 use crate::connection::Connection;
-use crate::guard::{Asked, Decided, HeadFields, MapFields};
+use crate::guard::{Asked, Decided, HeadFields, MapFields, one_slash};
 use crate::live::Route;
 use crate::record::Record;
 
@@ -26,7 +26,8 @@ pub(super) fn decide(
     started: Instant,
 ) -> Decided {
     let fields = MapFields(&head.headers);
-    let asked = asked(routed, head, &fields);
+    let path = one_slash(routed.path.as_str());
+    let asked = asked(routed, &path, head, &fields);
     connection.worker.shared.guard.decide(connection, &asked, started)
 }
 
@@ -40,9 +41,10 @@ pub(super) fn decide_plain(
     started: Instant,
 ) -> Decided {
     let fields = HeadFields(head);
+    let path = one_slash(path);
     let asked = Asked {
         site: &route.site.name,
-        path,
+        path: &path,
         query,
         method: Method::GET.as_str(),
         verdict: "",
@@ -95,17 +97,23 @@ pub(super) fn judge(
     let Some(mut decided) = record.take_decided() else { return Ok(()) };
     let connection = Arc::clone(record.connection());
     let fields = MapFields(&head.headers);
-    let asked = Asked { verdict, ..asked(routed, head, &fields) };
+    let path = one_slash(routed.path.as_str());
+    let asked = Asked { verdict, ..asked(routed, &path, head, &fields) };
     connection.worker.shared.guard.judge(&connection, &asked, &mut decided);
     let turned = turned_away(&decided, record);
     record.set_decided(decided);
     turned.map_or(Ok(()), |turned| Err(Refusal::Turned(turned)))
 }
 
-fn asked<'a>(routed: &'a Routed<'_>, head: &'a Parts, fields: &'a MapFields<'a>) -> Asked<'a> {
+fn asked<'a>(
+    routed: &'a Routed<'_>,
+    path: &'a str,
+    head: &'a Parts,
+    fields: &'a MapFields<'a>,
+) -> Asked<'a> {
     Asked {
         site: &routed.route.site.name,
-        path: routed.path.as_str(),
+        path,
         query: head.uri.query(),
         method: head.method.as_str(),
         verdict: "",

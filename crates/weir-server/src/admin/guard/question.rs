@@ -9,6 +9,7 @@ use weir_config::{Address, Config, Listener, Pattern, Route, Site};
 use weir_http::{host, path};
 
 use crate::admin::wanted::decode;
+use crate::guard::one_slash;
 use crate::live::addresses;
 use crate::router::{Hosts, Paths};
 
@@ -203,7 +204,7 @@ impl<'a> Asked<'a> {
             method,
             site,
             route,
-            path: path.as_str().to_owned(),
+            path: one_slash(path.as_str()).into_owned(),
             query: uri.query().map(str::to_owned),
             headers: fields(question, authority)?,
             from,
