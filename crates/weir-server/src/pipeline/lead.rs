@@ -65,7 +65,7 @@ pub(super) enum Led {
 /// Goes to the origin and waits for the head of the answer.
 pub(super) async fn lead(leading: Leading, flight: Lead) -> Led {
     let (answer, answered) = oneshot::channel();
-    tokio::spawn(go(leading, flight, answer));
+    tokio::spawn(go(leading, flight, answer, true));
     // The task answers, or has panicked.
     answered.await.unwrap_or(Led::Refused(Refusal::Source(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -76,13 +76,14 @@ pub(super) async fn lead(leading: Leading, flight: Lead) -> Led {
 /// Goes to the origin although nobody waits: a stale response has been sent.
 pub(super) fn in_background(leading: Leading, flight: Lead) {
     let (answer, _) = oneshot::channel();
-    tokio::spawn(go(leading, flight, answer));
+    tokio::spawn(go(leading, flight, answer, false));
 }
 
-async fn go(leading: Leading, flight: Lead, mut answer: oneshot::Sender<Led>) {
+/// `is_waited_for`: a client wants the answer, as long as he is there.
+async fn go(leading: Leading, flight: Lead, mut answer: oneshot::Sender<Led>, is_waited_for: bool) {
     let request_time_ms = coarse_unix_ms();
     leading.route.variants.hold(leading.target.variant, request_time_ms);
-    let response = match ask_origin(&leading, &mut answer).await {
+    let response = match ask_origin(&leading, &mut answer, is_waited_for).await {
         Ok(response) => response,
         Err(Unasked::Failed(error)) => {
             let led = failed(&leading, flight, error);
@@ -147,6 +148,7 @@ enum Unasked {
 async fn ask_origin(
     leading: &Leading,
     answer: &mut oneshot::Sender<Led>,
+    is_waited_for: bool,
 ) -> Result<Response<ResponseBody>, Unasked> {
     let Source::Proxy(source) = &leading.route.source else {
         return Err(Unasked::Refused(Refusal::NotFound));
@@ -167,7 +169,6 @@ async fn ask_origin(
     let (request, choice) = outgoing.with(RequestBody::Empty);
     let upstream = target.upstream.as_ref().unwrap_or(&source.upstream);
     let began = Instant::now();
-    let is_waited_for = !answer.is_closed();
     // Whoever leaves before it is its turn asks for nothing; once sent, a fill goes on.
     let gone = async {
         match is_waited_for {
