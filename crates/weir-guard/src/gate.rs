@@ -133,6 +133,13 @@ impl<T> Gate<T> {
         }
     }
 
+    /// Begins with another limit than its settings say, if it may move: that of a gate in whose
+    /// place it comes.
+    pub fn begin_with(&mut self, limit: u32) {
+        self.limit.set(limit);
+        self.trial = Trial::new(self.limit.limit());
+    }
+
     /// A request of a class comes. `make` is called if it has to wait. Others that are refused for
     /// its sake, or whose time has come, are added to `due`.
     pub fn arrive(

@@ -50,7 +50,7 @@ fn peers_and_floor_serve_the_documents() {
             "--rounds",
             "1",
             "--duration",
-            "300ms",
+            "1s",
             "--warm-up",
             "100ms",
             "--sizes",

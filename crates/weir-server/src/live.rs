@@ -295,9 +295,7 @@ fn build_groups(
         let gated = match unchanged {
             Some(known) if known.knows_classes_of(&config.guard) => Arc::clone(known),
             // Connections and health stay; the queue has no place for other classes.
-            Some(known) => {
-                Upstream::new(Arc::clone(&known.group), &config.guard, around.overloaded)
-            }
+            Some(known) => known.for_classes_of(&config.guard, around.overloaded),
             None => {
                 let group = build_group(upstream, around.workers)?;
                 group.spawn_health_checks();

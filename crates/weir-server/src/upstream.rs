@@ -33,6 +33,18 @@ impl Upstream {
         Arc::new(Upstream { group, gate, classes })
     }
 
+    /// The same group for other classes, with the limit that is known of it.
+    pub(crate) fn for_classes_of(
+        &self,
+        guard: &config::Guard,
+        overloaded: &Arc<AtomicUsize>,
+    ) -> Arc<Upstream> {
+        let upstream = Upstream::new(Arc::clone(&self.group), guard, overloaded);
+        let limit = self.gate.look(|gate, _| gate.limit());
+        upstream.gate.look(|gate, _| gate.begin_with(limit));
+        upstream
+    }
+
     /// Whether the gate was made for these classes, in this order.
     pub(crate) fn knows_classes_of(&self, guard: &config::Guard) -> bool {
         self.classes.iter().eq(guard.classes.iter().map(|class| &class.name))
