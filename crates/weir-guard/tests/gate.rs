@@ -79,3 +79,24 @@ fn a_gate_begins_with_the_limit_of_the_one_before_it() {
         assert_eq!(gate.limit(), expected);
     }
 }
+
+/// Something or other fails everywhere.
+#[test]
+fn a_few_failures_do_not_lower_the_limit() {
+    let adaptive = LimitSettings::Adaptive { floor: 2, initial: 64, ceiling: 100 };
+    let mut gate: Gate<u32> = Gate::new(0, &settings(adaptive));
+    let mut due = Due::default();
+    let mut run = |gate: &mut Gate<u32>, at: u64, outcome| {
+        let Arrival::Run(place) = gate.arrive(at * MS, 0, || 0, &mut due) else { panic!("{at}") };
+        gate.done((at + 1) * MS, place, MS, outcome, &mut due);
+    };
+    for at in 0..2000 {
+        let outcome = if matches!(at % 100, 5 | 6) { Outcome::Failed } else { Outcome::Answered };
+        run(&mut gate, at, outcome);
+        assert_eq!(gate.limit(), 64, "{at}");
+    }
+    for at in 2000..2020 {
+        run(&mut gate, at, Outcome::Failed);
+    }
+    assert!(gate.limit() < 64);
+}

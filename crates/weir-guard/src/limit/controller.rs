@@ -60,8 +60,9 @@ const USUALLY_SHARE: f64 = 1.0 / 16.0;
 
 /// What failures leave of the limit.
 const CUT: f64 = 0.7;
-/// Failures of a tenth, and more than one, are no accident.
-const FAILURES_MIN: u32 = 2;
+/// Failures of a tenth, and several, are no accident: of 1 %, five among fifty come once in some
+/// hundred thousand requests.
+const FAILURES_MIN: u32 = 5;
 const FAILURE_SHARE: u32 = 10;
 /// Outcomes after which failures are counted anew.
 const OUTCOMES: u32 = 100;
