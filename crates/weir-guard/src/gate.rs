@@ -92,9 +92,9 @@ impl<T> Due<T> {
 /// Admission to one upstream.
 ///
 /// Every request that arrives ends exactly once: it runs, at once or out of [`Due`]; it is refused,
-/// likewise; or it is cancelled. It runs only while fewer are in flight than the limit says, and
-/// never before one of a higher class that waits. Nothing keeps a low class from starving: that is
-/// for rules with a rate.
+/// likewise; or it is cancelled. It runs only while fewer are in flight than the limit says, or of
+/// the highest class no more than the headroom beyond it, and never before one of a higher class
+/// that waits. Nothing keeps a low class from starving: that is for rules with a rate.
 ///
 /// Times are nanoseconds of a clock that should not go back; if it does, time stands still for one
 /// call.
@@ -245,6 +245,7 @@ impl<T> Gate<T> {
         self.interval_ns = *interval_ns;
         if self.limit.settings() != limit {
             self.limit = AdaptiveLimit::new(limit);
+            self.trial = Trial::new(self.limit.limit());
         }
         self.move_on(now_ns, due);
     }

@@ -6,6 +6,7 @@ mod cohort;
 mod controller;
 mod curve;
 mod doubt;
+mod failures;
 
 use self::cohort::NO_COHORT;
 use self::controller::Controller;
@@ -27,13 +28,6 @@ pub enum LimitSettings {
         /// The most it rises to.
         ceiling: u32,
     },
-}
-
-impl Default for LimitSettings {
-    /// Adaptive from 2 to 10,000, beginning with 16.
-    fn default() -> LimitSettings {
-        LimitSettings::Adaptive { floor: 2, initial: 16, ceiling: 10_000 }
-    }
 }
 
 /// How a request to the upstream ended, as far as its load is concerned.

@@ -4,6 +4,7 @@ use super::baseline::{Baseline, Measured};
 use super::cohort::{Gathering, Progress};
 use super::curve::{Curve, POSSIBLE, POSSIBLE_IN_LEAPS};
 use super::doubt::Doubt;
+use super::failures::Failures;
 use super::{Cohort, Outcome, Sent};
 use crate::queue::CLASSES_MAX;
 
@@ -60,12 +61,6 @@ const USUALLY_SHARE: f64 = 1.0 / 16.0;
 
 /// What failures leave of the limit.
 const CUT: f64 = 0.7;
-/// Failures of a tenth, and several, are no accident: of 1 %, five among fifty come once in some
-/// hundred thousand requests.
-const FAILURES_MIN: u32 = 5;
-const FAILURE_SHARE: u32 = 10;
-/// Outcomes after which failures are counted anew.
-const OUTCOMES: u32 = 100;
 
 #[derive(Debug)]
 pub(super) struct Controller {
@@ -98,9 +93,7 @@ pub(super) struct Controller {
     gathering: Gathering,
     curve: Curve,
     ids: u32,
-    failures: u32,
-    outcomes: u32,
-    cut_ns: u64,
+    failures: Failures,
 }
 
 impl Controller {
@@ -129,9 +122,7 @@ impl Controller {
             gathering: Gathering::new(Cohort(1), 0, false, 1, 0, [0.0; CLASSES_MAX]),
             curve: Curve::new(),
             ids: 1,
-            failures: 0,
-            outcomes: 0,
-            cut_ns: 0,
+            failures: Failures::default(),
         };
         controller.gather(0);
         controller
@@ -202,14 +193,17 @@ impl Controller {
         if sent.cohort == self.gathering.id {
             self.gathering.finished(sent.class, sent.at_ns, latency_ns, outcome);
         }
-        self.count_failures(now_ns, sent.at_ns, outcome);
+        if self.failures.add(now_ns, sent.at_ns, outcome) {
+            self.cut(now_ns);
+        }
         self.tick(now_ns);
     }
 
     pub(super) fn tick(&mut self, now_ns: u64) {
         match self.gathering.progress(now_ns) {
             Progress::Goes => return,
-            Progress::IsVoid => {}
+            // What it was to be compared with, or the answer, never comes.
+            Progress::IsVoid => _ = self.doubt.give_up(),
             Progress::IsComplete => self.judge(),
         }
         self.gather(now_ns);
@@ -370,34 +364,19 @@ impl Controller {
         }
     }
 
-    fn count_failures(&mut self, now_ns: u64, started_ns: u64, outcome: Outcome) {
-        // What started before the cut says nothing about the limit after it.
-        if started_ns < self.cut_ns || outcome == Outcome::Unknown {
-            return;
+    /// The upstream fails: fewer, at once.
+    fn cut(&mut self, now_ns: u64) {
+        // Without growth since the last cut, these failures go on from those.
+        let is_new = self.leap_to.is_infinite() || self.grew;
+        self.grew = false;
+        self.limit = self.clamp(self.limit * CUT);
+        // Later in leaps to where the failures began, and from there with care.
+        if is_new {
+            self.leap_to = self.limit;
         }
-        if self.outcomes >= OUTCOMES {
-            (self.outcomes, self.failures) = (0, 0);
-        }
-        self.outcomes += 1;
-        self.failures += u32::from(outcome == Outcome::Failed);
-        let is_failing = self.failures >= FAILURES_MIN
-            && self.failures * FAILURE_SHARE >= self.outcomes
-            && outcome == Outcome::Failed;
-        if is_failing {
-            // Without growth since the last cut, these failures go on from those.
-            let is_new = self.leap_to.is_infinite() || self.grew;
-            self.grew = false;
-            self.limit = self.clamp(self.limit * CUT);
-            // Later in leaps to where the failures began, and from there with care.
-            if is_new {
-                self.leap_to = self.limit;
-            }
-            self.is_on_way_back = true;
-            self.cut_ns = now_ns;
-            (self.outcomes, self.failures) = (0, 0);
-            self.wants_probe = false;
-            self.gather(now_ns);
-        }
+        self.is_on_way_back = true;
+        self.wants_probe = false;
+        self.gather(now_ns);
     }
 
     fn clamp(&self, limit: f64) -> f64 {

@@ -107,13 +107,13 @@ impl Doubt {
         compares
     }
 
-    /// Compares nothing. Whether it would have.
+    /// Asks and compares nothing. Whether something was to be compared.
     pub(super) fn give_up(&mut self) -> bool {
-        let was_asked = self.state == State::Asked;
-        if was_asked {
+        let state = self.state;
+        if matches!(state, State::Asking | State::Asked) {
             self.state = State::Resting(REST);
         }
-        was_asked
+        state == State::Asked
     }
 
     pub(super) fn is_asking(&self) -> bool {
