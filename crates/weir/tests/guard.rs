@@ -225,3 +225,38 @@ fn doubled_slashes_do_not_get_round_a_rule() {
         assert_eq!(ask(address, "PUT", target, &fields).status, status, "{target}");
     }
 }
+
+/// Whoever looks for holes asks for what is not there.
+#[test]
+fn what_no_route_answers_meets_rules_too() {
+    let address = common::free_address();
+    let config = format!(
+        "server {{ workers 2; admin \"off\"; }}
+        guard {{ rule \"probing\" {{ path \"/*\"; rate 4 burst=4 per=\"hour\"; always; answer 429; }} }}
+        site \"known.example\" {{ listen \"{address}\"; route \"/there\" {{ respond \"hello\"; }} }}"
+    );
+    let _weir = Weir::run(&config, &[address]);
+    let status = |host, target| ask(address, "GET", target, &[("host", host)]).status;
+    let probes = [
+        ("known.example", "/there", 200),
+        ("known.example", "/.env", 404),
+        ("known.example", "/%00", 400),
+        ("nobody.example", "/there", 421),
+    ];
+    for (host, target, expected) in probes {
+        assert_eq!(status(host, target), expected, "{host}{target}");
+    }
+    for (host, target, _) in probes {
+        assert_eq!(status(host, target), 429, "{host}{target}");
+    }
+}
+
+#[test]
+fn rules_know_the_path_that_no_route_has() {
+    let guard = "guard { rule \"hidden\" { path \"/.*\"; refuse; always; answer 429; } }";
+    let (_weir, address) = Weir::front(guard, "route \"/there\" { respond \"hello\"; }");
+    assert_eq!(get(address, "/.env").status, 429);
+    assert_eq!(get(address, "//.env").status, 429);
+    assert_eq!(get(address, "/%2Eenv").status, 429);
+    assert_eq!(get(address, "/absent").status, 404);
+}

@@ -9,6 +9,7 @@ mod load;
 mod rates;
 mod subject;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -301,6 +302,15 @@ impl Guard {
     pub(crate) fn moment(&self, worker: usize, now: Instant) -> Moment {
         let is_overloaded = self.load(worker).is_overloaded();
         Moment { now_ns: self.ns_at(now), is_overloaded, worker }
+    }
+
+    /// A path as rules see it, if there are some.
+    #[inline]
+    pub(crate) fn seen<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        match self.without_rules.load(Relaxed) {
+            SOME_RULES => one_slash(path),
+            _ => Cow::Borrowed(path),
+        }
     }
 
     /// Decides about a request, and counts what becomes of it.

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 /// What rules are asked about.
 pub(crate) struct Asked<'a> {
     pub(crate) site: &'a str,
-    /// In its one form, by [`one_slash`].
+    /// As [`Guard::seen`](super::Guard::seen) gives it.
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
     pub(crate) method: &'a str,

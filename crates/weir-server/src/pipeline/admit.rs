@@ -9,13 +9,14 @@ use http::request::Parts;
 use weir_config::RefusalAnswer;
 use weir_guard::Count;
 use weir_http::head::{Head, PlainGet};
+use weir_http::path::{self, Normalised};
 use weir_http::request::Framing;
 
 use super::refuse::{Refusal, Turned};
 use super::route::Routed;
 use crate::connection::Connection;
-use crate::guard::{Asked, Decided, HeadFields, MapFields, one_slash};
-use crate::live::Route;
+use crate::guard::{Asked, Decided, HeadFields, MapFields};
+use crate::live::{Route, SiteInfo};
 use crate::record::Record;
 
 /// Decides about a request by its head, once.
@@ -25,10 +26,42 @@ pub(super) fn decide(
     head: &Parts,
     started: Instant,
 ) -> Decided {
-    let fields = MapFields(&head.headers);
-    let path = one_slash(routed.path.as_str());
+    let guard = &connection.worker.shared.guard;
+    let (path, fields) = (guard.seen(routed.path.as_str()), MapFields(&head.headers));
     let asked = asked(routed, &path, head, &fields);
-    connection.worker.shared.guard.decide(connection, &asked, started)
+    guard.decide(connection, &asked, started)
+}
+
+/// The same about one that no route answers. Whoever tries what is not there, or has no form, costs
+/// the least when he is refused; rules see what he asked for as it came.
+///
+/// # Errors
+/// The refusal to answer with instead of the one that he would get.
+pub(super) fn admit_unrouted(
+    site: &SiteInfo,
+    head: &Parts,
+    started: Instant,
+    record: &mut Record,
+) -> Result<(), Refusal> {
+    let connection = Arc::clone(record.connection());
+    let guard = &connection.worker.shared.guard;
+    let normalised = path::normalise(head.uri.path());
+    let path = normalised.as_ref().map_or(head.uri.path(), Normalised::as_str);
+    let (path, fields) = (guard.seen(path), MapFields(&head.headers));
+    let asked = Asked {
+        site: &site.name,
+        path: &path,
+        query: head.uri.query(),
+        method: head.method.as_str(),
+        verdict: "",
+        fields: &fields,
+        is_upstream_overloaded: false,
+        forwarding: Some(&head.headers),
+    };
+    let decided = guard.decide(&connection, &asked, started);
+    let turned = turned_away(&decided, record);
+    record.set_decided(decided);
+    turned.map_or(Ok(()), |turned| Err(Refusal::Turned(turned)))
 }
 
 /// The same for a plain request: site, path and query are what it asks for.
@@ -40,8 +73,8 @@ pub(super) fn decide_plain(
     (path, query): (&str, Option<&str>),
     started: Instant,
 ) -> Decided {
-    let fields = HeadFields(head);
-    let path = one_slash(path);
+    let guard = &connection.worker.shared.guard;
+    let (path, fields) = (guard.seen(path), HeadFields(head));
     let asked = Asked {
         site: &route.site.name,
         path: &path,
@@ -52,7 +85,7 @@ pub(super) fn decide_plain(
         is_upstream_overloaded: route.source.is_overloaded(),
         forwarding: Some(&request.forwarding),
     };
-    connection.worker.shared.guard.decide(connection, &asked, started)
+    guard.decide(connection, &asked, started)
 }
 
 /// Admits a request or refuses it.
@@ -96,10 +129,10 @@ pub(super) fn judge(
     let Some(verdict) = verdict else { return Ok(()) };
     let Some(mut decided) = record.take_decided() else { return Ok(()) };
     let connection = Arc::clone(record.connection());
-    let fields = MapFields(&head.headers);
-    let path = one_slash(routed.path.as_str());
+    let guard = &connection.worker.shared.guard;
+    let (path, fields) = (guard.seen(routed.path.as_str()), MapFields(&head.headers));
     let asked = Asked { verdict, ..asked(routed, &path, head, &fields) };
-    connection.worker.shared.guard.judge(&connection, &asked, &mut decided);
+    guard.judge(&connection, &asked, &mut decided);
     let turned = turned_away(&decided, record);
     record.set_decided(decided);
     turned.map_or(Ok(()), |turned| Err(Refusal::Turned(turned)))

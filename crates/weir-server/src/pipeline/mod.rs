@@ -147,8 +147,10 @@ pub(crate) fn serve(
     // Route.
     let routed = match route::route(&live, connection, &head) {
         Ok(routed) => routed,
-        Err(route::Unrouted { refusal, site }) => {
+        Err(route::Unrouted { mut refusal, site }) => {
             if let Some(site) = site.or_else(|| live.nobody(connection.listener)) {
+                let admitted = admit::admit_unrouted(&site, &head, started, &mut record);
+                refusal = admitted.err().unwrap_or(refusal);
                 record.set_site(site, &head.method, &head.uri, version, &head.headers);
             }
             let response = refuse::refuse(refusal, record, &head, body.as_ref());
