@@ -71,6 +71,12 @@ pub struct Limits {
     pub header_count: usize,
     /// Bytes of a request body; a route may set its own.
     pub body_size: u64,
+    /// Bytes of a request body that are gathered before an upstream is asked; 0 for none. A route
+    /// may set its own.
+    pub body_buffer: u64,
+    /// Bytes a second that a request body must bring while an upstream waits for it; 0 for any. A
+    /// route may set its own.
+    pub body_min_rate: u64,
     /// From the first byte of a request to the end of its head.
     pub header_timeout: Duration,
     /// Between two reads of a request body.
@@ -202,6 +208,10 @@ pub struct Route {
     pub request_headers: Vec<HeaderEdit>,
     /// Bytes of a request body; default: the server's limit.
     pub body_size: Option<u64>,
+    /// Bytes of a request body that are gathered first; default: as the server does.
+    pub body_buffer: Option<u64>,
+    /// Bytes a second that a request body must bring; default: the server's.
+    pub body_min_rate: Option<u64>,
     /// Plugins that see the route's requests and responses, in order.
     pub plugins: Vec<Use>,
 }
@@ -332,6 +342,8 @@ impl Default for Limits {
             header_size: 32 << 10,
             header_count: 100,
             body_size: 64 << 20,
+            body_buffer: 64 << 10,
+            body_min_rate: 1 << 10,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             send_timeout: Duration::from_secs(30),

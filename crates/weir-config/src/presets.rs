@@ -63,6 +63,8 @@ fn one_site(
         response_headers: Vec::new(),
         request_headers: Vec::new(),
         body_size: None,
+        body_buffer: None,
+        body_min_rate: None,
         plugins: Vec::new(),
     };
     let site = Site {

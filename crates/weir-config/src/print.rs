@@ -96,6 +96,8 @@ impl Printer {
         self.line(format_args!("header-size {}", size(limits.header_size as u64)));
         self.line(format_args!("header-count {}", limits.header_count));
         self.line(format_args!("body-size {}", size(limits.body_size)));
+        self.line(format_args!("body-buffer {}", size(limits.body_buffer)));
+        self.line(format_args!("body-min-rate {}", size(limits.body_min_rate)));
         self.line(format_args!("header-timeout {}", time(limits.header_timeout)));
         self.line(format_args!("body-timeout {}", time(limits.body_timeout)));
         self.line(format_args!("send-timeout {}", time(limits.send_timeout)));
@@ -232,11 +234,26 @@ impl Printer {
             out.route_cache(&route.cache);
             out.header_edits("header", &route.response_headers);
             out.header_edits("request-header", &route.request_headers);
-            if let Some(bytes) = route.body_size {
-                out.line(format_args!("limits body-size={}", size(bytes)));
-            }
+            out.route_limits(route);
             out.uses(&route.plugins);
         });
+    }
+
+    fn route_limits(&mut self, route: &Route) {
+        let limits = [
+            ("body-size", route.body_size),
+            ("body-buffer", route.body_buffer),
+            ("body-min-rate", route.body_min_rate),
+        ];
+        let mut line = String::from("limits");
+        for (name, bytes) in limits {
+            if let Some(bytes) = bytes {
+                property(&mut line, name, size(bytes));
+            }
+        }
+        if line != "limits" {
+            self.line(line);
+        }
     }
 
     fn source(&mut self, source: &Source) {

@@ -53,6 +53,7 @@ server {
     drain-timeout "1m"; trusted-proxies "10.0.0.0/8" "::1"
     limits {
         connections 1000; header-size "16KiB"; header-count 50; body-size "1GB"
+        body-buffer "128KiB"; body-min-rate 0
         header-timeout "250ms"; body-timeout "1s"; send-timeout "2s"; idle-timeout "1h"
         http2-streams 7
     }
@@ -84,7 +85,7 @@ site "Shop.Example" "*.shop.example" {
         cache ttl="10m" stale-while-revalidate="1m" stale-if-error="1d" collapse-timeout="0s"
         header { set "X-A" "b"; add "X-B" "c"; remove "Server" }
         request-header { set "X-Site" "shop"; }
-        limits body-size="10MiB"
+        limits body-size="10MiB" body-buffer=0 body-min-rate="4KiB"
     }
     route "/api" { proxy "app" path-prefix="/v2" host="api.example:81"; cache "off" }
     route "/old/*" { redirect "https://example.com{path}" status=301 }
@@ -119,6 +120,8 @@ fn every_setting_of_the_process() {
             header_size: 16 << 10,
             header_count: 50,
             body_size: 1_000_000_000,
+            body_buffer: 128 << 10,
+            body_min_rate: 0,
             header_timeout: Duration::from_millis(250),
             body_timeout: Duration::from_secs(1),
             send_timeout: Duration::from_secs(2),
@@ -236,6 +239,8 @@ fn every_setting_of_a_route() {
         ],
         request_headers: vec![HeaderEdit::Set(text("x-site"), text("shop"))],
         body_size: Some(10 << 20),
+        body_buffer: Some(0),
+        body_min_rate: Some(4 << 10),
         plugins: Vec::new(),
     };
     assert_eq!(*images, expected);

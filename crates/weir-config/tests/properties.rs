@@ -152,11 +152,14 @@ fn limits() -> impl Strategy<Value = Limits> {
     let sizes = (1_usize..=10_000_000, 8192_usize..=1 << 20, 1_usize..=1000, 0_u64..=1 << 40);
     let times =
         (time(100, 600_000), time(100, 3_600_000), time(100, 3_600_000), time(100, 86_400_000));
-    (sizes, times, 1_u32..=10_000).prop_map(|(sizes, times, http2_streams)| Limits {
+    let pace = (0_u64..=16 << 20, 0_u64..=1 << 30);
+    (sizes, pace, times, 1_u32..=10_000).prop_map(|(sizes, pace, times, http2_streams)| Limits {
         connections: sizes.0,
         header_size: sizes.1,
         header_count: sizes.2,
         body_size: sizes.3,
+        body_buffer: pace.0,
+        body_min_rate: pace.1,
         header_timeout: times.0,
         body_timeout: times.1,
         send_timeout: times.2,
@@ -347,9 +350,11 @@ fn route() -> impl Strategy<Value = (Route, Option<Upstream>)> {
         proxy().prop_map(|(proxy, group)| (Source::Proxy(proxy), group)),
         fixed.prop_map(|source| (source, None)),
     ];
-    let body_size = option::of(0_u64..=1 << 40);
-    (source, route_cache(), edits(), edits(), body_size, uses()).prop_map(
-        |((source, group), cache, response_headers, request_headers, body_size, mut plugins)| {
+    let limits =
+        (option::of(0_u64..=1 << 40), option::of(0_u64..=16 << 20), option::of(0_u64..=1 << 30));
+    (source, route_cache(), edits(), edits(), limits, uses()).prop_map(
+        |((source, group), cache, response_headers, request_headers, limits, mut plugins)| {
+            let (body_size, body_buffer, body_min_rate) = limits;
             let is_proxy = matches!(source, Source::Proxy(_));
             let is_stored = is_proxy || matches!(source, Source::Files(_));
             plugins.retain(|plugin| is_stored || plugin.at == At::Delivery);
@@ -360,6 +365,8 @@ fn route() -> impl Strategy<Value = (Route, Option<Upstream>)> {
                 response_headers,
                 request_headers: if is_proxy { request_headers } else { Vec::new() },
                 body_size,
+                body_buffer,
+                body_min_rate,
                 plugins,
             };
             (route, group)

@@ -91,6 +91,10 @@ pub(crate) struct Route {
     pub(crate) response_edits: Vec<Edit>,
     pub(crate) request_edits: Vec<Edit>,
     pub(crate) body_size_max: u64,
+    /// Bytes of a request body that are gathered before an upstream is asked.
+    pub(crate) body_buffer: u64,
+    /// Bytes a second that it must bring while an upstream waits for it; 0 for any.
+    pub(crate) body_min_rate: u64,
 }
 
 /// What answers.
@@ -406,6 +410,8 @@ fn build_route(
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,
         body_size_max: route.body_size.unwrap_or(config.server.limits.body_size),
+        body_buffer: route.body_buffer.unwrap_or(config.server.limits.body_buffer),
+        body_min_rate: route.body_min_rate.unwrap_or(config.server.limits.body_min_rate),
     })
 }
 

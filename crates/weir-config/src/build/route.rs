@@ -30,13 +30,16 @@ impl Build<'_, '_> {
             self.source.error(first.span, message);
         }
         let plugins = self.uses(line);
+        let limit = |name| lines.one("limits").and_then(|limits| limits.value(name));
         Some(Route {
             pattern: line.value("pattern")?,
             source: source?,
             cache: cache?,
             response_headers: response_headers?,
             request_headers,
-            body_size: lines.one("limits").and_then(|limits| limits.value("body-size")),
+            body_size: limit("body-size"),
+            body_buffer: limit("body-buffer"),
+            body_min_rate: limit("body-min-rate"),
             plugins: plugins?,
         })
     }

@@ -92,6 +92,8 @@ fn limits(line: &Line) -> Option<Limits> {
         header_size: lines.value("header-size")?,
         header_count: lines.value("header-count")?,
         body_size: lines.value("body-size")?,
+        body_buffer: lines.value("body-buffer")?,
+        body_min_rate: lines.value("body-min-rate")?,
         header_timeout: lines.value("header-timeout")?,
         body_timeout: lines.value("body-timeout")?,
         send_timeout: lines.value("send-timeout")?,

@@ -9,7 +9,7 @@ use crate::table::{Block, Key, slot};
 use crate::url::{HOST_HEADER, PROXY_TARGET};
 use crate::value::Kind;
 
-use super::{DAY, MINUTE, TIB};
+use super::{DAY, MIB, MINUTE, TIB};
 
 const YEAR: u64 = 365 * DAY;
 
@@ -243,12 +243,26 @@ pub(crate) const ROUTE: &[Key] = &[
         block: Block::Route,
         name: "limits",
         arguments: &[],
-        properties: &[slot(
-            "body-size",
-            Kind::Size { min: 0, max: TIB },
-            Optional("the server's limit"),
-            "How large the body of a request may be.",
-        )],
+        properties: &[
+            slot(
+                "body-size",
+                Kind::Size { min: 0, max: TIB },
+                Optional("the server's limit"),
+                "How large the body of a request may be.",
+            ),
+            slot(
+                "body-buffer",
+                Kind::Size { min: 0, max: 16 * MIB },
+                Optional("the server's"),
+                "How much of it is gathered before an upstream is asked.",
+            ),
+            slot(
+                "body-min-rate",
+                Kind::Size { min: 0, max: 1024 * MIB },
+                Optional("the server's"),
+                "How fast it must come, in a second, while an upstream waits for it.",
+            ),
+        ],
         children: None,
         repeats: false,
         doc: "Limits of this route, in place of the server's.",

@@ -172,6 +172,38 @@ pub(crate) const SERVER: &[Key] = &[
     },
     Key {
         block: Block::Limits,
+        name: "body-buffer",
+        arguments: &[slot(
+            "size",
+            Kind::Size { min: 0, max: 16 * MIB },
+            Default("64KiB"),
+            "`0` asks the upstream as soon as the head is there.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "How much of the body of a request is gathered before an upstream is asked: all of \
+              it, if it is no larger. A route may set its own.",
+        example: "body-buffer \"256KiB\"",
+    },
+    Key {
+        block: Block::Limits,
+        name: "body-min-rate",
+        arguments: &[slot(
+            "rate",
+            Kind::Size { min: 0, max: 1024 * MIB },
+            Default("1KiB"),
+            "In a second, after the first 10 s; `0` for any.",
+        )],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc: "How fast the body of a request must come while an upstream waits for it, on average \
+              over 10 s to 30 s. One that does not is answered 408. A route may set its own.",
+        example: "body-min-rate \"4KiB\"",
+    },
+    Key {
+        block: Block::Limits,
         name: "header-timeout",
         arguments: &[slot(
             "time",
