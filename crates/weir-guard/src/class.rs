@@ -1,8 +1,13 @@
-//! Classes: who goes first.
+//! Classes: who goes first, also after a configuration has changed their ranks.
+
+mod ranking;
 
 use std::time::Duration;
 
 use weir_config::{Class, DEFAULT_CLASS};
+
+use self::ranking::Ranking;
+pub use self::ranking::{ClassRef, Heir};
 
 /// A class by its rank: 0 goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +19,7 @@ pub struct Classes {
     /// By rank.
     names: Box<[ClassInfo]>,
     default: ClassId,
+    ranking: Ranking,
 }
 
 /// One of them.
@@ -30,8 +36,9 @@ pub struct ClassInfo {
 }
 
 impl Classes {
-    /// Classes by rising priority number, the default one among them.
-    pub fn new(classes: &[Class]) -> Classes {
+    /// Classes by rising priority number, the default one among them. They come after those
+    /// `before`.
+    pub fn new(classes: &[Class], before: Option<&Classes>) -> Classes {
         let info = |class: &Class| ClassInfo {
             name: class.name.as_str().into(),
             priority: class.priority,
@@ -40,7 +47,10 @@ impl Classes {
         };
         let names: Box<[ClassInfo]> = classes.iter().map(info).collect();
         let default = names.iter().position(|class| *class.name == *DEFAULT_CLASS).unwrap_or(0);
-        Classes { names, default: ClassId(default as u8) }
+        let first = Ranking::default();
+        let classes = Classes { names, default: ClassId(default as u8), ranking: first };
+        let ranking = before.map(|before| before.ranking_before(&classes));
+        Classes { ranking: ranking.unwrap_or_default(), ..classes }
     }
 
     /// All of them, by rank.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_config::PrefixLengths;
 
-use crate::class::ClassId;
+use crate::class::{ClassId, ClassRef};
 use crate::permit::Permit;
 use crate::rule::Count;
 
@@ -24,6 +24,8 @@ pub struct Moment {
 pub struct Decision {
     /// Who goes first.
     pub class: ClassId,
+    /// What ranks meant when it was decided.
+    ranking: u32,
     /// A rule has given the class.
     has_class: bool,
     /// A rule has said that nothing after it counts.
@@ -68,13 +70,20 @@ impl Refused {
 impl Decision {
     /// What is decided where there is no rule: the default class.
     #[inline]
-    pub fn of_no_rule(class: ClassId) -> Decision {
+    pub fn of_no_rule(class: ClassRef) -> Decision {
         Decision::new(class)
     }
 
     #[inline]
-    pub(crate) fn new(class: ClassId) -> Decision {
-        Decision { class, has_class: false, has_passed: false, more: None }
+    pub(crate) fn new(class: ClassRef) -> Decision {
+        let ClassRef { ranking, class } = class;
+        Decision { class, ranking, has_class: false, has_passed: false, more: None }
+    }
+
+    /// The class, also for whoever knows it by another rank.
+    #[inline]
+    pub fn class_ref(&self) -> ClassRef {
+        ClassRef { ranking: self.ranking, class: self.class }
     }
 
     /// Why it is refused, if it is.

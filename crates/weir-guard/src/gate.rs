@@ -17,6 +17,7 @@ use self::leftovers::Leftovers;
 use self::reserve::Reserve;
 use self::timeline::Timeline;
 use self::trial::Trial;
+use crate::class::Heir;
 use crate::limit::{AdaptiveLimit, LimitSettings, Outcome, Sent};
 use crate::queue::{ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited};
 
@@ -133,13 +134,6 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Begins with another limit than its settings say, if it may move: that of a gate in whose
-    /// place it comes.
-    pub fn begin_with(&mut self, limit: u32) {
-        self.limit.set(limit);
-        self.trial = Trial::new(self.limit.limit());
-    }
-
     /// A request of a class comes. `make` is called if it has to wait. Others that are refused for
     /// its sake, or whose time has come, are added to `due`.
     pub fn arrive(
@@ -236,8 +230,8 @@ impl<T> Gate<T> {
         Some(self.timeline.clock_at(deadline_ns.min(over_ns).min(asked_ns)))
     }
 
-    /// New settings. Classes are known by index: their number stays, and so do the measurements
-    /// unless the limit's settings change.
+    /// New settings for the same classes. What was measured stays, unless the limit's settings
+    /// change.
     pub fn configure(&mut self, now_ns: u64, settings: &GateSettings, due: &mut Due<T>) {
         let now_ns = self.timeline.advance(now_ns);
         let GateSettings { classes, limit, interval_ns } = settings;
@@ -248,6 +242,33 @@ impl<T> Gate<T> {
             self.trial = Trial::new(self.limit.limit());
         }
         self.move_on(now_ns, due);
+    }
+
+    /// Other classes, and with them other settings. `heirs` says what becomes of the classes before,
+    /// by index: counts, measurements and whoever waits go with them. Of a class that is gone only
+    /// the latter stay: they count as if they had come to the other one.
+    pub fn reclass(
+        &mut self,
+        now_ns: u64,
+        settings: &GateSettings,
+        heirs: &[Heir],
+        due: &mut Due<T>,
+    ) {
+        let waited: Vec<usize> = (0..self.counts.len()).map(|it| self.class_waiting(it)).collect();
+        self.queue.reclass(&settings.classes, heirs);
+        let last = self.queue.classes() - 1;
+        let mut counts = vec![ClassCounts::default(); last + 1];
+        for ((was, waited), heir) in self.counts.iter().zip(waited).zip(heirs) {
+            let counts = &mut counts[heir.rank().min(last)];
+            match heir {
+                Heir::Is(_) => counts.add(was),
+                Heir::Joins(_) => counts.wait_here(waited as u64),
+            }
+        }
+        self.counts = counts;
+        self.reserve.reclass(heirs);
+        self.limit.reclass(self.timeline.advance(now_ns), heirs);
+        self.configure(now_ns, settings, due);
     }
 
     /// Requests that run, [`Gate::left_behind`] included.

@@ -27,7 +27,7 @@ mod tables;
 mod values;
 
 pub use bucket::{Pace, Taken};
-pub use class::{ClassId, ClassInfo, Classes};
+pub use class::{ClassId, ClassInfo, ClassRef, Classes, Heir};
 pub use decision::{Ban, Decision, Moment, Refused};
 pub use delay::DelayMeter;
 pub use explain::{Explained, Limit, Met};

@@ -10,6 +10,7 @@ mod failures;
 
 use self::cohort::NO_COHORT;
 use self::controller::Controller;
+use crate::class::Heir;
 
 /// So few requests in flight hardly meet a queue.
 const FEW: u32 = 3;
@@ -191,6 +192,13 @@ impl AdaptiveLimit {
     pub fn set(&mut self, limit: u32) {
         let Some(controller) = &mut self.controller else { return };
         controller.set(limit);
+        self.limit = controller.limit();
+    }
+
+    /// Other classes: what is known of each goes with its name.
+    pub(crate) fn reclass(&mut self, now_ns: u64, heirs: &[Heir]) {
+        let Some(controller) = &mut self.controller else { return };
+        controller.reclass(now_ns, heirs);
         self.limit = controller.limit();
     }
 

@@ -6,6 +6,7 @@ mod slots;
 use weir_config::Class;
 
 use self::slots::{Ends, Slots};
+use crate::class::Heir;
 
 /// Classes that one queue, and one [`crate::Gate`], can tell apart. Higher indices count as the
 /// last.
@@ -124,6 +125,20 @@ struct ClassState {
     vain: Vain,
 }
 
+impl ClassState {
+    fn new(limits: &ClassLimits) -> ClassState {
+        let vain = Vain::default();
+        ClassState { limits: *limits, ends: Ends::EMPTY, len: 0, stands: false, vain }
+    }
+
+    /// At least one, and no more than may be.
+    fn all(classes: &[ClassLimits]) -> Vec<ClassState> {
+        let nobody = [ClassLimits { entries_max: 0, wait_ns: 0 }];
+        let classes = if classes.is_empty() { &nobody } else { classes };
+        classes.iter().take(CLASSES_MAX).map(ClassState::new).collect()
+    }
+}
+
 /// How many of those who come to the end of their waiting have waited in vain, of
 /// [`Vain::WHOLE`]: an exponentially weighted mean over about sixteen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,17 +162,7 @@ impl<T> ClassQueue<T> {
     /// An empty queue. Of `classes`, the first [`CLASSES_MAX`] count; none means one that may not
     /// wait.
     pub fn new(classes: &[ClassLimits]) -> ClassQueue<T> {
-        let nobody = [ClassLimits { entries_max: 0, wait_ns: 0 }];
-        let classes = if classes.is_empty() { &nobody } else { classes };
-        let state = |limits: &ClassLimits| ClassState {
-            limits: *limits,
-            ends: Ends::EMPTY,
-            len: 0,
-            stands: false,
-            vain: Vain::default(),
-        };
-        let classes = classes.iter().take(CLASSES_MAX).map(state).collect();
-        ClassQueue { slots: Slots::new(), classes }
+        ClassQueue { slots: Slots::new(), classes: ClassState::all(classes) }
     }
 
     /// Changes limits of classes that are there already; entries in excess leave as they are served
@@ -165,6 +170,24 @@ impl<T> ClassQueue<T> {
     pub fn configure(&mut self, classes: &[ClassLimits]) {
         for (state, limits) in self.classes.iter_mut().zip(classes) {
             state.limits = *limits;
+        }
+    }
+
+    /// Other classes. `heirs` says what becomes of those before, by index. Whoever waits keeps its
+    /// ticket and the time since when it has waited; those of a class that is gone stand among those
+    /// of another in the order in which all came, and in excess as above. O(entries).
+    pub fn reclass(&mut self, classes: &[ClassLimits], heirs: &[Heir]) {
+        let before = std::mem::replace(&mut self.classes, ClassState::all(classes));
+        let last = self.classes.len() - 1;
+        for (class, was) in before.into_iter().enumerate() {
+            let heir = heirs.get(class).copied().unwrap_or(Heir::Joins(last));
+            let class = heir.rank().min(last);
+            let state = &mut self.classes[class];
+            self.slots.merge(was.ends, &mut state.ends, class);
+            state.len += was.len;
+            if let Heir::Is(_) = heir {
+                (state.stands, state.vain) = (was.stands, was.vain);
+            }
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Rules {
 impl Rules {
     /// The rules of a configuration. What is known of rules of the same name `before` stays known.
     pub fn new(guard: &Guard, workers: usize, before: Option<&Rules>) -> Rules {
-        let classes = Classes::new(&guard.classes);
+        let classes = Classes::new(&guard.classes, before.map(|before| &before.classes));
         let tables = Tables::new(guard, before.map(|before| &before.tables));
         let (mut names, mut by_name) = (Names::default(), HashMap::new());
         let rule = |rule: &GuardRule| {
@@ -122,7 +122,7 @@ impl Rules {
         moment: impl Fn() -> Moment,
         as_connection: bool,
     ) -> Decision {
-        let mut decision = Decision::new(self.classes.default());
+        let mut decision = Decision::new(self.classes.refer(self.classes.default()));
         let ban = || self.ban(&subject.ends, moment().now_ns);
         if let Some(Ban { lasts, .. }) = as_connection.then(ban).flatten() {
             let retry_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
@@ -149,7 +149,7 @@ impl Rules {
     /// Decides about a connection by its ends. The first `decided` of the rules for connections
     /// were met already, by the kernel.
     pub fn decide_connection(&self, ends: &Ends, moment: &Moment, decided: usize) -> Decision {
-        let mut decision = Decision::new(self.classes.default());
+        let mut decision = Decision::new(self.classes.refer(self.classes.default()));
         let mut paying = Paying::new(&self.tables, ends, *moment);
         for &number in self.at_accept.iter().skip(decided) {
             let rule = &self.all[number as usize];

@@ -68,18 +68,6 @@ fn a_place_is_kept_for_as_long_as_the_upstream_works_on() {
     assert_eq!(due.start.len(), 1);
 }
 
-#[test]
-fn a_gate_begins_with_the_limit_of_the_one_before_it() {
-    let adaptive = LimitSettings::Adaptive { floor: 2, initial: 64, ceiling: 100 };
-    for (limit, begun_with, expected) in
-        [(adaptive.clone(), 10, 10), (adaptive, 1000, 100), (LimitSettings::Fixed(4), 10, 4)]
-    {
-        let mut gate: Gate<u32> = Gate::new(0, &settings(limit));
-        gate.begin_with(begun_with);
-        assert_eq!(gate.limit(), expected);
-    }
-}
-
 /// Something or other fails everywhere.
 #[test]
 fn a_few_failures_do_not_lower_the_limit() {

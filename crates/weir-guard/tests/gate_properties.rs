@@ -1,197 +1,17 @@
-//! The queue and the gate against simple models: order, bounds, deadlines, and that every request
-//! ends exactly once, whatever the clock does.
+//! The gate from outside: order, bounds, deadlines, and that every request ends exactly once,
+//! whatever the clock does and however classes change.
+
+mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use common::{MS, ORDERS, Order, heirs, limits, limits_of};
 use proptest::prelude::*;
 use weir_guard::{
-    Arrival, ClassLimits, ClassQueue, Due, Gate, GateSettings, LimitSettings, Outcome, Place,
-    Pushed, Shed, ShedReason, Ticket, Waited,
+    Arrival, ClassLimits, Due, Gate, GateSettings, LimitSettings, Outcome, Place, Ticket, Waited,
 };
 
-const MS: u64 = 1_000_000;
 const INTERVAL_NS: u64 = 100 * MS;
-
-fn limits() -> Vec<ClassLimits> {
-    [(3, 300), (5, 50), (2, 1000)]
-        .map(|(entries_max, wait_ms)| ClassLimits { entries_max, wait_ns: wait_ms * MS })
-        .to_vec()
-}
-
-#[derive(Clone, Debug)]
-enum QueueOp {
-    Pass(u64),
-    Push(usize),
-    Pop,
-    Expire,
-    Cancel(usize),
-}
-
-fn queue_op() -> impl Strategy<Value = QueueOp> {
-    prop_oneof![
-        3 => prop_oneof![0..2 * MS, 0..60 * MS].prop_map(QueueOp::Pass),
-        4 => (0usize..3).prop_map(QueueOp::Push),
-        2 => Just(QueueOp::Pop),
-        1 => Just(QueueOp::Expire),
-        1 => (0usize..40).prop_map(QueueOp::Cancel),
-    ]
-}
-
-type ShedNumbers = Vec<(u32, ShedReason)>;
-
-/// The queue as one would write it without a thought of speed.
-struct Model {
-    /// By class, oldest first: number and time.
-    classes: Vec<Vec<(u32, u64)>>,
-    /// Somebody has waited for half of the time since the class was last empty, or too many left.
-    stands: Vec<bool>,
-    /// Who waited in vain, of those who wait no more.
-    vain: Vec<Vec<bool>>,
-}
-
-/// Whether one in eight waited in vain, as a mean in which each counts a sixteenth less than the
-/// one after him.
-fn is_much(vain: &[bool]) -> bool {
-    let share = |share: u32, is_vain: &bool| share - share / 16 + u32::from(*is_vain) * 4096;
-    vain.iter().fold(0, share) >= 8192
-}
-
-impl Model {
-    /// Whether a class stands, which is kept in mind.
-    fn stands(&mut self, now_ns: u64, class: usize) -> bool {
-        let oldest = self.classes[class].first();
-        let is_late =
-            oldest.is_some_and(|(_, at_ns)| now_ns - at_ns >= limits()[class].wait_ns / 2);
-        self.stands[class] = !self.classes[class].is_empty() && (self.stands[class] || is_late);
-        self.stands[class]
-    }
-
-    fn len(&self) -> usize {
-        self.classes.iter().map(Vec::len).sum()
-    }
-
-    /// `None`: waits. Otherwise who goes: the new one itself, or another.
-    fn push(&mut self, now_ns: u64, class: usize, number: u32) -> Option<u32> {
-        let is_full = self.classes[class].len() == limits()[class].entries_max;
-        if is_full && !self.stands(now_ns, class) {
-            return Some(number);
-        }
-        self.classes[class].push((number, now_ns));
-        is_full.then(|| self.classes[class].remove(0).0)
-    }
-
-    fn expire(&mut self, now_ns: u64, class: usize) -> ShedNumbers {
-        let mut shed = Vec::new();
-        while let Some((number, at_ns)) = self.classes[class].first().copied() {
-            if now_ns - at_ns < limits()[class].wait_ns {
-                break;
-            }
-            shed.push((number, ShedReason::Expired));
-            self.classes[class].remove(0);
-            self.vain[class].push(true);
-            self.stands[class] = true;
-        }
-        self.stands[class] &= !self.classes[class].is_empty();
-        shed
-    }
-
-    fn pop(&mut self, now_ns: u64) -> (Option<(u32, u64)>, ShedNumbers) {
-        let mut shed = Vec::new();
-        for class in 0..self.classes.len() {
-            shed.extend(self.expire(now_ns, class));
-            let stands = self.stands(now_ns, class);
-            let entries = &mut self.classes[class];
-            if !entries.is_empty() {
-                let at = if stands { entries.len() - 1 } else { 0 };
-                let (number, at_ns) = entries.remove(at);
-                self.vain[class].push(false);
-                self.stands[class] &= !self.classes[class].is_empty();
-                return (Some((number, now_ns - at_ns)), shed);
-            }
-        }
-        (None, shed)
-    }
-
-    /// Whether it waited.
-    fn cancel(&mut self, number: u32) -> bool {
-        for class in 0..self.classes.len() {
-            let Some(at) = self.classes[class].iter().position(|(n, _)| *n == number) else {
-                continue;
-            };
-            self.classes[class].remove(at);
-            self.vain[class].push(true);
-            self.stands[class] |= is_much(&self.vain[class]);
-            self.stands[class] &= !self.classes[class].is_empty();
-            return true;
-        }
-        false
-    }
-
-    /// Whether anyone is to be shed, by trying.
-    fn is_due(&self, now_ns: u64) -> bool {
-        (0..self.classes.len()).any(|class| {
-            let oldest = self.classes[class].first();
-            oldest.is_some_and(|(_, at_ns)| now_ns - at_ns >= limits()[class].wait_ns)
-        })
-    }
-}
-
-fn numbers(shed: &[Shed<u32>]) -> ShedNumbers {
-    shed.iter().map(|shed| (shed.waited.item, shed.reason)).collect()
-}
-
-proptest! {
-    #[test]
-    fn queue_does_what_the_model_does(ops in prop::collection::vec(queue_op(), 1..300)) {
-        let mut queue = ClassQueue::new(&limits());
-        let classes = vec![Vec::new(); 3];
-        let mut model = Model { classes, stands: vec![false; 3], vain: vec![Vec::new(); 3] };
-        let mut tickets: Vec<(Ticket, u32)> = Vec::new();
-        let (mut now_ns, mut number) = (0, 0);
-        for op in ops {
-            let mut shed = Vec::new();
-            match op {
-                QueueOp::Pass(ns) => now_ns += ns,
-                QueueOp::Push(class) => {
-                    number += 1;
-                    let (ticket, gone) = match queue.push(now_ns, class, || number) {
-                        Pushed::Waits(ticket) => (Some(ticket), None),
-                        Pushed::InsteadOf(ticket, shed) => (Some(ticket), Some(shed.waited.item)),
-                        Pushed::Refused => (None, Some(number)),
-                    };
-                    tickets.extend(ticket.map(|ticket| (ticket, number)));
-                    prop_assert_eq!(gone, model.push(now_ns, class, number));
-                }
-                QueueOp::Pop => {
-                    let popped = queue.pop(now_ns, &mut shed);
-                    let popped = popped.map(|waited| (waited.item, waited.waited_ns));
-                    prop_assert_eq!((popped, numbers(&shed)), model.pop(now_ns));
-                }
-                QueueOp::Expire => {
-                    queue.expire(now_ns, &mut shed);
-                    let classes = (0..3).rev();
-                    let expected: Vec<_> =
-                        classes.flat_map(|class| model.expire(now_ns, class)).collect();
-                    prop_assert_eq!(numbers(&shed), expected);
-                }
-                QueueOp::Cancel(at) if at < tickets.len() => {
-                    let (ticket, number) = tickets[tickets.len() - 1 - at];
-                    let cancelled = queue.cancel(now_ns, ticket).map(|waited| waited.item);
-                    let waits = model.cancel(number);
-                    prop_assert_eq!(cancelled, waits.then_some(number));
-                }
-                QueueOp::Cancel(_) => {}
-            }
-            prop_assert_eq!(queue.len(), model.len());
-            if let Some(deadline_ns) = queue.next_deadline() {
-                prop_assert!(model.is_due(deadline_ns.max(now_ns)));
-                prop_assert!(deadline_ns <= now_ns || !model.is_due(deadline_ns - 1));
-            } else {
-                prop_assert_eq!(model.len(), 0);
-            }
-        }
-    }
-}
 
 #[derive(Clone, Debug)]
 enum GateOp {
@@ -203,6 +23,7 @@ enum GateOp {
     Cancel(usize),
     Tick,
     Configure(u32),
+    Reclass(Order),
 }
 
 fn gate_op(with_jumps: bool) -> impl Strategy<Value = GateOp> {
@@ -215,17 +36,20 @@ fn gate_op(with_jumps: bool) -> impl Strategy<Value = GateOp> {
         5 => any::<usize>().prop_map(GateOp::Cancel),
         10 => Just(GateOp::Tick),
         1 => (1u32..6).prop_map(GateOp::Configure),
+        2 => prop::sample::select(&ORDERS[..]).prop_map(GateOp::Reclass),
     ]
 }
 
-fn settings(limit: LimitSettings) -> GateSettings {
-    GateSettings { classes: limits(), limit, interval_ns: INTERVAL_NS }
+fn settings(order: Order, limit: LimitSettings) -> GateSettings {
+    GateSettings { classes: limits(order), limit, interval_ns: INTERVAL_NS }
 }
 
 /// What is known of every request from outside.
-#[derive(Default)]
 struct Outside {
-    waiting: BTreeMap<u32, (usize, Ticket)>,
+    order: Order,
+    /// Classes were joined by those of others, so that more may wait than their limits say.
+    have_joined: bool,
+    waiting: BTreeMap<u32, (char, Ticket)>,
     running: Vec<Place>,
     ended: BTreeSet<u32>,
     refused: u32,
@@ -240,11 +64,12 @@ impl Outside {
         for (waited, place) in due.start.drain(..) {
             self.end(&waited);
             assert_eq!(place.class(), waited.class);
-            assert!(waited.waited_ns < limits()[waited.class].wait_ns);
+            assert!(waited.waited_ns < limits(self.order)[waited.class].wait_ns);
             assert!(self.ended.insert(waited.item));
             self.running.push(place);
             // Nothing arrives within a call, so whoever is above and waits now did so before.
-            let above = self.waiting.values().any(|(class, _)| *class < waited.class);
+            let rank = |name: char| self.order.find(name).unwrap_or(0);
+            let above = self.waiting.values().any(|(name, _)| rank(*name) < waited.class);
             assert!(!above || due.shed.iter().any(|shed| shed.waited.class < waited.class));
         }
         for shed in due.shed.drain(..) {
@@ -257,8 +82,10 @@ impl Outside {
         self.limit = gate.limit() + gate.headroom();
         assert_eq!(gate.in_flight() as usize, self.running.len() + gate.left_behind());
         assert_eq!(gate.waiting(), self.waiting.len());
-        for (class, limits) in limits().iter().enumerate() {
-            assert!(gate.class_waiting(class) <= limits.entries_max);
+        for (rank, name) in self.order.chars().enumerate() {
+            let waiting = self.waiting.values().filter(|(of, _)| *of == name).count();
+            assert_eq!(gate.class_waiting(rank), waiting);
+            assert!(self.have_joined || waiting <= limits_of(name).entries_max);
         }
         // Nobody waits beside a free place.
         assert!(gate.waiting() == 0 || gate.in_flight() >= gate.limit());
@@ -272,23 +99,53 @@ impl Outside {
 
     fn end(&mut self, waited: &Waited<u32>) {
         let known = self.waiting.remove(&waited.item);
-        assert_eq!(known, Some((waited.class, waited.ticket)));
+        assert_eq!(known, Some((self.name(waited.class), waited.ticket)));
+    }
+
+    fn name(&self, rank: usize) -> char {
+        self.order.chars().nth(rank).unwrap_or_default()
+    }
+
+    /// Classes of another order come: whoever waits is of a class of the same name, if there is one.
+    fn reclass(&mut self, order: Order) -> Vec<weir_guard::Heir> {
+        let heirs = heirs(self.order, order);
+        self.have_joined |= self.order.chars().any(|name| !order.contains(name));
+        let before = std::mem::replace(&mut self.order, order);
+        for (name, _) in self.waiting.values_mut() {
+            let heir = heirs[before.find(*name).unwrap_or(0)];
+            *name = order.chars().nth(heir.rank()).unwrap_or_default();
+        }
+        heirs
     }
 
     fn check_counts(&self, gate: &Gate<u32>) {
         let sum = |count: fn(&weir_guard::ClassCounts) -> u64| -> u64 {
             gate.counts().iter().map(count).sum()
         };
-        let over = sum(|class| class.admitted + class.shed.iter().sum::<u64>() + class.cancelled);
-        assert_eq!(sum(|class| class.offered), u64::from(self.arrived));
-        assert_eq!(over + self.waiting.len() as u64, u64::from(self.arrived));
-        assert_eq!(sum(|class| class.delay.buckets.iter().sum()), sum(|class| class.admitted));
+        for (rank, class) in gate.counts().iter().enumerate() {
+            let over = class.admitted + class.shed.iter().sum::<u64>() + class.cancelled;
+            assert_eq!(over + gate.class_waiting(rank) as u64, class.offered);
+            assert_eq!(class.delay.buckets.iter().sum::<u64>(), class.admitted);
+        }
+        // Those of classes that are gone are forgotten.
+        let offered = sum(|class| class.offered);
+        assert!(offered == u64::from(self.arrived) || self.have_joined);
     }
 }
 
 fn run_gate(limit: LimitSettings, ops: Vec<GateOp>) {
-    let mut gate = Gate::new(0, &settings(limit));
-    let (mut outside, mut due) = (Outside::default(), Due::default());
+    let mut gate = Gate::new(0, &settings(ORDERS[0], limit.clone()));
+    let mut due = Due::default();
+    let mut outside = Outside {
+        order: ORDERS[0],
+        have_joined: false,
+        waiting: BTreeMap::new(),
+        running: Vec::new(),
+        ended: BTreeSet::new(),
+        refused: 0,
+        arrived: 0,
+        limit: 0,
+    };
     let mut now_ns = 0u64;
     for op in ops {
         match op {
@@ -304,7 +161,8 @@ fn run_gate(limit: LimitSettings, ops: Vec<GateOp>) {
                         outside.running.push(place);
                     }
                     Arrival::Wait(ticket) => {
-                        outside.waiting.insert(number, (class.min(2), ticket));
+                        let rank = class.min(outside.order.len() - 1);
+                        outside.waiting.insert(number, (outside.name(rank), ticket));
                     }
                     Arrival::Shed(_) => outside.refused += 1,
                 }
@@ -331,7 +189,18 @@ fn run_gate(limit: LimitSettings, ops: Vec<GateOp>) {
             GateOp::Cancel(_) => {}
             GateOp::Tick => gate.tick(now_ns, &mut due),
             GateOp::Configure(limit) => {
-                gate.configure(now_ns, &settings(LimitSettings::Fixed(limit)), &mut due);
+                let settings = settings(outside.order, LimitSettings::Fixed(limit));
+                gate.configure(now_ns, &settings, &mut due);
+            }
+            GateOp::Reclass(order) => {
+                let settings = settings(order, gate.adaptive_limit().settings().clone());
+                let in_flight = gate.in_flight();
+                let limit = (!gate.adaptive_limit().is_probing()).then_some(gate.limit());
+                let heirs = outside.reclass(order);
+                gate.reclass(now_ns, &settings, &heirs, &mut due);
+                let started = due.start.len() as u32;
+                assert_eq!(gate.in_flight(), in_flight + started);
+                assert!(limit.is_none_or(|limit| started > 0 || gate.limit() == limit));
             }
         }
         outside.take(&gate, &mut due);
@@ -378,35 +247,6 @@ proptest! {
         run_gate(LimitSettings::Fixed(3), ops.clone());
         run_gate(LimitSettings::Adaptive { floor: 1, initial: 2, ceiling: 6 }, ops);
     }
-}
-
-/// The order in which a class's entries come out, and what was shed, when they came one each
-/// millisecond and are then taken at once.
-#[track_caller]
-fn check(came: u64, taken_after_ms: u64, expected: &[u32], expected_shed: &[u32]) {
-    let class = ClassLimits { entries_max: 100, wait_ns: 150 * MS };
-    let mut queue = ClassQueue::new(&[class]);
-    for at in 0..came {
-        assert!(matches!(queue.push(at * MS, 0, || at as u32), Pushed::Waits(_)));
-    }
-    let now_ns = (came - 1 + taken_after_ms) * MS;
-    let mut shed = Vec::new();
-    queue.expire(now_ns, &mut shed);
-    let mut order = Vec::new();
-    while let Some(waited) = queue.pop(now_ns, &mut shed) {
-        order.push(waited.item);
-    }
-    let shed: Vec<_> = shed.into_iter().map(|shed| shed.waited.item).collect();
-    assert_eq!((&order[..], &shed[..]), (expected, expected_shed));
-}
-
-#[test]
-fn a_queue_turns_round_when_somebody_has_waited_for_half_of_the_time() {
-    check(6, 10, &[0, 1, 2, 3, 4, 5], &[]);
-    check(6, 69, &[0, 1, 2, 3, 4, 5], &[]);
-    check(6, 70, &[5, 4, 3, 2, 1, 0], &[]);
-    check(6, 147, &[5, 4, 3], &[0, 1, 2]);
-    check(3, 150, &[], &[0, 1, 2]);
 }
 
 /// Requests that an upstream holds, as in long polling, keep nobody waiting for more than seconds.

@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use weir_config::{self as config, Address, Config, HostHeader, Pattern};
+use weir_guard::Classes;
 use weir_http::forward::Via;
 use weir_net::tls::CertStore;
 use weir_origin::files::FileRoot;
@@ -134,6 +135,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) registry: &'a Registry,
     /// How many upstreams are overloaded.
     pub(crate) overloaded: &'a Arc<AtomicUsize>,
+    /// The classes that the configuration has.
+    pub(crate) classes: &'a Arc<Classes>,
     /// The number of a listening address, the same for the life of the process.
     pub(crate) listener_number: &'a dyn Fn(&Address) -> usize,
 }
@@ -293,17 +296,16 @@ fn build_groups(
 ) -> Result<HashMap<String, Arc<Upstream>>, StartError> {
     let mut groups = HashMap::new();
     for upstream in &config.upstreams {
-        let unchanged = previous
-            .filter(|live| live.config.upstreams.contains(upstream))
-            .and_then(|live| live.groups.get(&upstream.name));
-        let gated = match unchanged {
-            Some(known) if known.knows_classes_of(&config.guard) => Arc::clone(known),
-            // Connections and health stay; the queue has no place for other classes.
-            Some(known) => known.for_classes_of(&config.guard, around.overloaded),
-            None => {
+        let known = previous.and_then(|live| live.groups.get(&upstream.name));
+        let gated = match known {
+            Some(known) if known.group.config() == upstream => Arc::clone(known),
+            _ => {
                 let group = build_group(upstream, around.workers)?;
                 group.spawn_health_checks();
-                Upstream::new(group, &config.guard, around.overloaded)
+                match known.filter(|known| known.group.config().servers == upstream.servers) {
+                    Some(known) => known.with_group(group),
+                    None => Upstream::new(group, &config.guard, around.classes, around.overloaded),
+                }
             }
         };
         groups.insert(upstream.name.clone(), gated);

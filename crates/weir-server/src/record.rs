@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Method, Uri, Version};
-use weir_guard::ClassId;
+use weir_guard::{ClassId, ClassRef};
 use weir_http::head::PlainGet;
 
 use crate::access_log::{Entry, Remembered};
@@ -156,6 +156,15 @@ impl Record {
     pub(crate) fn class(&self) -> ClassId {
         let default = || self.connection.worker.shared.guard.rules().classes().default();
         self.decided.as_ref().map_or_else(default, Decided::class)
+    }
+
+    /// The same, also for whoever has other classes.
+    pub(crate) fn class_ref(&self) -> ClassRef {
+        let default = || {
+            let rules = self.connection.worker.shared.guard.rules();
+            rules.classes().refer(rules.classes().default())
+        };
+        self.decided.as_ref().map_or_else(default, Decided::class_ref)
     }
 
     pub(crate) fn connection(&self) -> &Arc<Connection> {

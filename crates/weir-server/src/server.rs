@@ -111,6 +111,7 @@ impl Ready {
             workers,
             registry: &registry,
             overloaded: &guard.overloaded_upstreams,
+            classes: &Arc::new(guard.rules().classes().clone()),
             listener_number: &|address| numbers.of(address),
         };
         let live = Live::build(Arc::new(config), &around, None)?;
@@ -187,10 +188,12 @@ impl Server {
         let mut listening = self.listening.lock();
         let previous = self.shared.live.load_full();
         check_unchangeable(&previous.config, &config)?;
+        let classes = self.shared.guard.classes_of(&config);
         let around = Surroundings {
             workers: self.workers.len(),
             registry: &self.shared.metrics,
             overloaded: &self.shared.guard.overloaded_upstreams,
+            classes: &classes,
             listener_number: &|address| self.shared.listener_number(address),
         };
         let plugins = self.shared.plugins.prepare(&config)?;
@@ -212,10 +215,12 @@ impl Server {
         if let Some(kernel) = new_kernel {
             self.shared.guard.use_kernel(kernel);
         }
-        self.shared.guard.replace(&live.config);
-        for upstream in live.groups.values() {
-            upstream.configure(&live.config.guard);
+        // Before any request is of these classes. Those that come meanwhile go by the upstreams of
+        // the configuration before, whose gates may be the same; the new settings come last.
+        for upstream in previous.groups.values().chain(live.groups.values()) {
+            upstream.configure(&live.config.guard, &classes);
         }
+        self.shared.guard.replace(&live.config);
         let config = Arc::clone(&live.config);
         self.shared.live.store(Arc::new(live));
         // What was deployed meanwhile was linked to the routes before.

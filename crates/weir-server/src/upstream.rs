@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use http::{Request, Response, StatusCode};
 use weir_config::{self as config, Concurrency};
-use weir_guard::{ClassId, GateSettings, LimitSettings, Outcome, ShedReason};
+use weir_guard::{ClassRef, Classes, GateSettings, LimitSettings, Outcome, ShedReason};
 use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{Choice, Group, RequestBody, ResponseBody};
 
@@ -18,41 +18,28 @@ use crate::guard::UpstreamGate;
 pub(crate) struct Upstream {
     pub(crate) group: Arc<Group>,
     pub(crate) gate: Arc<UpstreamGate>,
-    /// Names of the classes that the gate knows by their ranks.
-    classes: Vec<String>,
 }
 
 impl Upstream {
     pub(crate) fn new(
         group: Arc<Group>,
         guard: &config::Guard,
+        classes: &Arc<Classes>,
         overloaded: &Arc<AtomicUsize>,
     ) -> Arc<Upstream> {
-        let gate = UpstreamGate::new(&settings(&group, guard), overloaded);
-        let classes = guard.classes.iter().map(|class| class.name.clone()).collect();
-        Arc::new(Upstream { group, gate, classes })
+        let gate = UpstreamGate::new(&settings(&group, guard), classes, overloaded);
+        Arc::new(Upstream { group, gate })
     }
 
-    /// The same group for other classes, with the limit that is known of it.
-    pub(crate) fn for_classes_of(
-        &self,
-        guard: &config::Guard,
-        overloaded: &Arc<AtomicUsize>,
-    ) -> Arc<Upstream> {
-        let upstream = Upstream::new(Arc::clone(&self.group), guard, overloaded);
-        let limit = self.gate.look(|gate, _| gate.limit());
-        upstream.gate.look(|gate, _| gate.begin_with(limit));
-        upstream
+    /// Another group behind the same gate: the servers are the same, and work on what they were
+    /// asked before.
+    pub(crate) fn with_group(&self, group: Arc<Group>) -> Arc<Upstream> {
+        Arc::new(Upstream { group, gate: Arc::clone(&self.gate) })
     }
 
-    /// Whether the gate was made for these classes, in this order.
-    pub(crate) fn knows_classes_of(&self, guard: &config::Guard) -> bool {
-        self.classes.iter().eq(guard.classes.iter().map(|class| &class.name))
-    }
-
-    /// Other settings of overload control.
-    pub(crate) fn configure(&self, guard: &config::Guard) {
-        self.gate.configure(&settings(&self.group, guard));
+    /// Other settings of overload control, and its classes.
+    pub(crate) fn configure(&self, guard: &config::Guard, classes: &Arc<Classes>) {
+        self.gate.configure(&settings(&self.group, guard), classes);
     }
 
     /// Sends a request when it is its turn.
@@ -62,7 +49,7 @@ impl Upstream {
     pub(crate) async fn send(
         &self,
         worker: usize,
-        class: ClassId,
+        class: ClassRef,
         request: Request<RequestBody>,
         choice: Choice,
     ) -> Result<Response<ResponseBody>, OriginError> {
@@ -76,7 +63,7 @@ impl Upstream {
     pub(crate) async fn send_unless(
         &self,
         worker: usize,
-        class: ClassId,
+        class: ClassRef,
         request: Request<RequestBody>,
         choice: Choice,
         gone: impl Future<Output = ()>,

@@ -36,6 +36,25 @@ pub struct ClassCounts {
     pub delay: DelayHistogram,
 }
 
+impl ClassCounts {
+    pub(super) fn add(&mut self, other: &ClassCounts) {
+        let ClassCounts { offered, admitted, queued, shed, cancelled, delay } = other;
+        self.offered += offered;
+        self.admitted += admitted;
+        self.queued += queued;
+        self.cancelled += cancelled;
+        self.shed.iter_mut().zip(shed).for_each(|(count, more)| *count += more);
+        self.delay.buckets.iter_mut().zip(delay.buckets).for_each(|(count, more)| *count += more);
+        self.delay.sum_ns = self.delay.sum_ns.saturating_add(delay.sum_ns);
+    }
+
+    /// So many wait that have come to another class.
+    pub(super) fn wait_here(&mut self, waiting: u64) {
+        self.offered += waiting;
+        self.queued += waiting;
+    }
+}
+
 /// How often something took how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DelayHistogram {

@@ -1,6 +1,7 @@
 //! Latencies of several classes as one number: how far they are from what each class usually has.
 
 use super::cohort::{ClassLatencies, Latencies};
+use crate::class::Heir;
 use crate::queue::CLASSES_MAX;
 
 /// Requests that a class's usual latency rests on at most, so that it follows.
@@ -93,6 +94,20 @@ impl Baseline {
     /// What single latencies count with at most.
     pub(super) fn most_ns(&self) -> [f64; CLASSES_MAX] {
         self.most_ns
+    }
+
+    /// Other classes: each is known by its name, and one that is gone is forgotten.
+    pub(super) fn reclass(&mut self, heirs: &[Heir]) {
+        let spread = self.spread;
+        let before = std::mem::replace(self, Baseline { spread, ..Baseline::new() });
+        for (rank, heir) in heirs.iter().enumerate().take(CLASSES_MAX) {
+            if let Heir::Is(to) = *heir
+                && to < CLASSES_MAX
+            {
+                self.classes[to] = before.classes[rank];
+                self.most_ns[to] = before.most_ns[rank];
+            }
+        }
     }
 
     /// The geometric mean over classes.

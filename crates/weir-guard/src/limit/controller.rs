@@ -6,6 +6,7 @@ use super::curve::{Curve, POSSIBLE, POSSIBLE_IN_LEAPS};
 use super::doubt::Doubt;
 use super::failures::Failures;
 use super::{Cohort, Outcome, Sent};
+use crate::class::Heir;
 use crate::queue::CLASSES_MAX;
 
 /// Requests of a cohort for each unit of spread (the variance of latencies in units of their mean
@@ -206,6 +207,14 @@ impl Controller {
             Progress::IsVoid => _ = self.doubt.give_up(),
             Progress::IsComplete => self.judge(),
         }
+        self.gather(now_ns);
+    }
+
+    /// Other classes. Those in flight are known by the ranks they had: what is measured now is
+    /// measured anew.
+    pub(super) fn reclass(&mut self, now_ns: u64, heirs: &[Heir]) {
+        self.baseline.reclass(heirs);
+        self.doubt.give_up();
         self.gather(now_ns);
     }
 

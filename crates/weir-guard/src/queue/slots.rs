@@ -73,7 +73,7 @@ impl<T> Slots<T> {
     ) -> Ticket {
         self.sequence += 1;
         let filled = Slot {
-            older: ends.newest,
+            older: NONE,
             newer: NONE,
             sequence: self.sequence,
             entry: Some(Entry { item, class, arrived_ns }),
@@ -92,11 +92,7 @@ impl<T> Slots<T> {
                 at
             }
         };
-        match self.slots.get_mut(ends.newest as usize) {
-            Some(before) => before.newer = at,
-            None => ends.oldest = at,
-        }
-        ends.newest = at;
+        self.link(ends, at);
         self.len += 1;
         Ticket { slot: at, sequence: self.sequence }
     }
@@ -105,9 +101,56 @@ impl<T> Slots<T> {
     pub(super) fn remove(&mut self, ends: &mut Ends, at: u32) -> Option<(T, Ticket, u64)> {
         let slot = self.slots.get_mut(at as usize)?;
         let entry = slot.entry.take()?;
-        let (older, newer, sequence) = (slot.older, slot.newer, slot.sequence);
-        slot.newer = self.free;
+        let sequence = slot.sequence;
+        self.unlink(ends, at);
+        self.slots[at as usize].newer = self.free;
         self.free = at;
+        self.len -= 1;
+        Some((entry.item, Ticket { slot: at, sequence }, entry.arrived_ns))
+    }
+
+    /// Puts the entries of one list into another, whose class they are of from now on, so that all
+    /// stand in the order in which they came.
+    pub(super) fn merge(&mut self, from: Ends, into: &mut Ends, class: usize) {
+        let (mut one, mut other) = (from.oldest, into.oldest);
+        *into = Ends::EMPTY;
+        loop {
+            let from_one = match (self.came(one), self.came(other)) {
+                (None, None) => return,
+                (Some(came), Some(other_came)) => came < other_came,
+                (came, None) => came.is_some(),
+                (None, Some(_)) => false,
+            };
+            let next = if from_one { &mut one } else { &mut other };
+            let at = *next;
+            let slot = &mut self.slots[at as usize];
+            *next = slot.newer;
+            if let Some(entry) = &mut slot.entry {
+                entry.class = class;
+            }
+            self.link(into, at);
+        }
+    }
+
+    /// What the entries of a list rise by.
+    fn came(&self, at: u32) -> Option<(u64, u64)> {
+        Some((self.arrived_ns(at)?, self.slots.get(at as usize)?.sequence))
+    }
+
+    /// Puts a slot at the newest end of a list.
+    fn link(&mut self, ends: &mut Ends, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        (slot.older, slot.newer) = (ends.newest, NONE);
+        match self.slots.get_mut(ends.newest as usize) {
+            Some(before) => before.newer = at,
+            None => ends.oldest = at,
+        }
+        ends.newest = at;
+    }
+
+    /// Takes a slot out of the list it is in.
+    fn unlink(&mut self, ends: &mut Ends, at: u32) {
+        let Slot { older, newer, .. } = self.slots[at as usize];
         match self.slots.get_mut(older as usize) {
             Some(slot) => slot.newer = newer,
             None => ends.oldest = newer,
@@ -116,7 +159,5 @@ impl<T> Slots<T> {
             Some(slot) => slot.older = older,
             None => ends.newest = older,
         }
-        self.len -= 1;
-        Some((entry.item, Ticket { slot: at, sequence }, entry.arrived_ns))
     }
 }

@@ -89,7 +89,7 @@ mod tests {
                 priority,
                 ..Class::default()
             };
-            Classes::new(&(1..).zip(names).map(class).collect::<Vec<_>>())
+            Classes::new(&(1..).zip(names).map(class).collect::<Vec<_>>(), None)
         };
         let counters = ClassCounters::new(2);
         let before = classes(&["gold", "default"]);

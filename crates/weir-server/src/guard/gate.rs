@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use weir_guard::{Arrival, ClassId, Due, Gate, GateSettings, Outcome, Place, ShedReason, Ticket};
+use weir_guard::{
+    Arrival, ClassRef, Classes, Due, Gate, GateSettings, Outcome, Place, ShedReason, Ticket,
+};
 
 /// How often waiting requests are looked after: the precision of the event loop's timers, and a
 /// quarter of the usual target.
@@ -29,6 +31,8 @@ pub(crate) struct UpstreamGate {
 #[derive(Debug)]
 struct Inner {
     gate: Gate<Sender>,
+    /// The gate's.
+    classes: Arc<Classes>,
     /// Kept, so that nothing is allocated for it.
     due: Due<Sender>,
 }
@@ -51,10 +55,16 @@ struct Waiting {
 }
 
 impl UpstreamGate {
-    /// A gate that keeps count of `overloaded` upstreams.
-    pub(crate) fn new(settings: &GateSettings, overloaded: &Arc<AtomicUsize>) -> Arc<UpstreamGate> {
+    /// A gate for these classes, whose limits are in `settings`. It keeps count of `overloaded`
+    /// upstreams.
+    pub(crate) fn new(
+        settings: &GateSettings,
+        classes: &Arc<Classes>,
+        overloaded: &Arc<AtomicUsize>,
+    ) -> Arc<UpstreamGate> {
+        let (gate, classes) = (Gate::new(0, settings), Arc::clone(classes));
         Arc::new(UpstreamGate {
-            gate: Mutex::new(Inner { gate: Gate::new(0, settings), due: Due::default() }),
+            gate: Mutex::new(Inner { gate, classes, due: Due::default() }),
             origin: Instant::now(),
             is_watched: AtomicBool::new(false),
             is_overloaded: AtomicBool::new(false),
@@ -62,9 +72,16 @@ impl UpstreamGate {
         })
     }
 
-    /// New settings; what was measured stays.
-    pub(crate) fn configure(self: &Arc<Self>, settings: &GateSettings) {
-        self.change(|gate, now_ns, due| gate.configure(now_ns, settings, due));
+    /// New settings, and perhaps other classes. What was measured stays, and so do those who are
+    /// in flight or wait.
+    pub(crate) fn configure(self: &Arc<Self>, settings: &GateSettings, classes: &Arc<Classes>) {
+        self.change(|Inner { gate, classes: before, due }, now_ns| {
+            match before.ranks_as(classes) {
+                true => gate.configure(now_ns, settings, due),
+                false => gate.reclass(now_ns, settings, &before.heirs(classes), due),
+            }
+            *before = Arc::clone(classes);
+        });
     }
 
     /// Looks at the gate.
@@ -83,15 +100,15 @@ impl UpstreamGate {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn enter(self: &Arc<Self>, class: ClassId) -> Result<Passing, ShedReason> {
+    pub(crate) async fn enter(self: &Arc<Self>, class: ClassRef) -> Result<Passing, ShedReason> {
         let mut answer = None;
-        let arrival = self.change(|gate, now_ns, due| {
+        let arrival = self.change(|Inner { gate, classes, due }, now_ns| {
             let make = || {
                 let (sender, receiver) = oneshot::channel();
                 answer = Some(receiver);
                 sender
             };
-            gate.arrive(now_ns, class.0.into(), make, due)
+            gate.arrive(now_ns, classes.rank(class), make, due)
         });
         match (arrival, answer) {
             (Arrival::Run(place), _) => Ok(self.passing(place)),
@@ -111,14 +128,11 @@ impl UpstreamGate {
     }
 
     /// Does something with the gate, and tells those about whom it has decided.
-    fn change<R>(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Gate<Sender>, u64, &mut Due<Sender>) -> R,
-    ) -> R {
+    fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut Inner, u64) -> R) -> R {
         let now_ns = self.now_ns();
         let mut inner = self.gate.lock();
-        let Inner { gate, due } = &mut *inner;
-        let result = change(gate, now_ns, due);
+        let result = change(&mut inner, now_ns);
+        let Inner { gate, due, .. } = &mut *inner;
         while let Some((waited, place)) = due.start.pop() {
             if let Err(unsent) = waited.item.send(Ok(place)) {
                 // Its client has just gone; the place goes to the next.
@@ -167,7 +181,7 @@ impl UpstreamGate {
         runtime.spawn(async move {
             loop {
                 tokio::time::sleep(LOOK_PERIOD).await;
-                gate.change(|gate, now_ns, due| gate.tick(now_ns, due));
+                gate.change(|inner, now_ns| inner.gate.tick(now_ns, &mut inner.due));
                 if gate.is_quiet() {
                     gate.is_watched.store(false, Relaxed);
                     // Somebody may have come who has seen that there was a watch.
@@ -227,7 +241,9 @@ impl Passing {
     fn give_back(&mut self, outcome: Outcome) {
         let Some(place) = self.place.take() else { return };
         let latency_ns = self.began.elapsed().as_nanos() as u64;
-        self.gate.change(|gate, now_ns, due| gate.done(now_ns, place, latency_ns, outcome, due));
+        self.gate.change(|Inner { gate, due, .. }, now_ns| {
+            gate.done(now_ns, place, latency_ns, outcome, due);
+        });
     }
 }
 

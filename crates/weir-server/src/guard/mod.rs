@@ -12,14 +12,14 @@ mod subject;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Cache};
 use parking_lot::Mutex;
 use weir_config::Config;
-use weir_guard::{Ban, ClassId, Decision, Ends, Moment, Rules};
+use weir_guard::{Ban, ClassId, ClassRef, Classes, Decision, Ends, Moment, Rules};
 use weir_kernel::{Kernel, Policy};
 
 pub(crate) use counters::{ClassCounters, Offer};
@@ -35,14 +35,15 @@ use crate::connection::Connection;
 /// Rules as a thread remembers them.
 type KnownRules = Cache<Arc<ArcSwap<Rules>>, Arc<Rules>>;
 
-/// No class's rank: there are at most eight.
-const SOME_RULES: u8 = u8::MAX;
+/// No class's urgency, which is less than 2^40.
+const SOME_RULES: u64 = u64::MAX;
 
 /// Everything that overload control shares among workers.
 pub(crate) struct Guard {
     rules: Arc<ArcSwap<Rules>>,
-    /// The class of all requests where there is no rule; [`SOME_RULES`] where there are.
-    without_rules: AtomicU8,
+    /// The class of all requests where there is no rule, by its urgency; [`SOME_RULES`] where there
+    /// are.
+    without_rules: AtomicU64,
     /// Some peers may be proxies that are trusted.
     has_proxies: AtomicBool,
     /// What they were made of.
@@ -72,7 +73,7 @@ impl Guard {
         let (guard, workers) = (&config.guard, workers.max(1));
         let rules = Rules::new(guard, workers, None);
         Guard {
-            without_rules: AtomicU8::new(without_rules(&rules)),
+            without_rules: AtomicU64::new(without_rules(&rules)),
             rules: Arc::new(ArcSwap::from_pointee(rules)),
             has_proxies: AtomicBool::new(has_proxies(config)),
             in_force: ArcSwap::from_pointee(InForce::of_configuration(guard)),
@@ -205,6 +206,11 @@ impl Guard {
         decision
     }
 
+    /// The classes of a configuration, as [`Guard::replace`] makes them of those in force.
+    pub(crate) fn classes_of(&self, config: &Config) -> Arc<Classes> {
+        Arc::new(Classes::new(&config.guard.classes, Some(self.rules.load().classes())))
+    }
+
     /// Does something with the rules in force, which a thread remembers: to see that they are still
     /// the same takes no more than a look at where they are.
     #[inline]
@@ -324,7 +330,7 @@ impl Guard {
         let worker = connection.worker.index;
         let decision = match self.without_rules.load(Relaxed) {
             SOME_RULES => self.meet_rules(connection, asked, now),
-            class => Decision::of_no_rule(ClassId(class)),
+            class => Decision::of_no_rule(ClassRef::of_urgency(class)),
         };
         self.load(worker).touch();
         let offer = match decision.refusal() {
@@ -360,10 +366,16 @@ impl Decided {
     pub(crate) fn class(&self) -> ClassId {
         self.0.class
     }
+
+    pub(crate) fn class_ref(&self) -> ClassRef {
+        self.0.class_ref()
+    }
 }
 
-fn without_rules(rules: &Rules) -> u8 {
-    if rules.is_empty() { rules.classes().default().0 } else { SOME_RULES }
+fn without_rules(rules: &Rules) -> u64 {
+    let classes = rules.classes();
+    let default = classes.refer(classes.default());
+    if rules.is_empty() { default.urgency() } else { SOME_RULES }
 }
 
 fn has_proxies(config: &Config) -> bool {

@@ -27,13 +27,13 @@ use crate::connection::Connection;
 use crate::live::{Route, Source};
 use crate::seldom::Seldom;
 use crate::shared::coarse_unix_ms;
-use weir_guard::ClassId;
+use weir_guard::ClassRef;
 
 /// What leads: the request that goes to the origin for all that wait.
 pub(super) struct Leading {
     pub(super) connection: Arc<Connection>,
     /// Who goes first to the origin.
-    pub(super) class: ClassId,
+    pub(super) class: ClassRef,
     pub(super) route: Arc<Route>,
     pub(super) head: Parts,
     pub(super) target: Target,

@@ -70,7 +70,7 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
             Collapse::Lead(flight) => {
                 let leading = Leading {
                     connection: Arc::clone(ask.connection()),
-                    class: ask.record.class(),
+                    class: ask.record.class_ref(),
                     route: Arc::clone(&ask.route),
                     head: ask.head.clone(),
                     target: ask.target.clone(),
@@ -192,7 +192,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     let (request, choice) = outgoing.with(body);
     let request_time_ms = coarse_unix_ms();
     let began = std::time::Instant::now();
-    let class = ask.record.class();
+    let class = ask.record.class_ref();
     let mut sent = upstream.send(connection.worker.index, class, request, choice).await;
     if let Some(passage) = &ask.passage {
         passage.sent_on(&upstream.group, began, &mut sent, true);
