@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
-use weir_config::{AddressSet, FieldMatch, Match, PathMatch, ValueMatch};
+use weir_config::{AddressSet, FieldMatch, Match, PathMatch};
 
+use crate::field::{Field, Test};
 use crate::pattern::Glob;
+use crate::shares::Shares;
 use crate::subject::Ends;
 use crate::values::{Kind, Names, Values};
 
@@ -12,7 +14,7 @@ use crate::values::{Kind, Names, Values};
 pub(crate) struct Conditions {
     /// Cheap ones first.
     checks: Box<[Check]>,
-    /// Which of them the rule is found by, if there is one to find it by.
+    /// Which of them the rule is found by, if there is one to find it by and it was chosen.
     key: Option<usize>,
 }
 
@@ -34,20 +36,6 @@ pub(crate) enum Check {
 pub(crate) enum Path {
     Exact(Box<str>),
     Prefix(Box<str>),
-    Glob(Glob),
-}
-
-/// A named value, and what it may be: any of these.
-pub(crate) struct Field {
-    pub(crate) slot: usize,
-    kind: Kind,
-    pub(crate) tests: Box<[Test]>,
-}
-
-pub(crate) enum Test {
-    Present,
-    Absent,
-    Exact(Box<[u8]>),
     Glob(Glob),
 }
 
@@ -86,9 +74,20 @@ impl Conditions {
         if let Some(types) = listed(&on.content_types, |text| Glob::new(text)) {
             checks.push(Check::ContentType(names.slot(Kind::Header, "content-type"), types));
         }
-        let ranked = checks.iter().enumerate().filter_map(|(at, check)| Some((check.rank()?, at)));
-        let key = ranked.min().map(|(_, at)| at);
-        Conditions { checks: checks.into(), key }
+        Conditions { checks: checks.into(), key: None }
+    }
+
+    /// All of them.
+    pub(crate) fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+
+    /// Chooses what the rule is found by: what few rules share, and of such conditions the one that
+    /// is looked up fastest.
+    pub(crate) fn choose_key(&mut self, shares: &Shares) {
+        let checks = self.checks.iter().enumerate();
+        let ranked = checks.filter_map(|(at, check)| Some((shares.of(check), check.rank()?, at)));
+        self.key = ranked.min().map(|(_, _, at)| at);
     }
 
     /// The condition that the rule is found by.
@@ -149,21 +148,37 @@ fn fields(kind: Kind, matches: &[FieldMatch], names: &mut Names) -> Vec<Field> {
             None => of_kind.push((slot, vec![test])),
         }
     }
-    let field = |(slot, tests): (usize, Vec<Test>)| Field { slot, kind, tests: tests.into() };
-    of_kind.into_iter().map(field).collect()
+    of_kind.into_iter().map(|(slot, tests)| Field::new(slot, kind, tests)).collect()
 }
 
 impl Check {
-    /// How well it tells requests apart: the least does best; nothing for one by which no rule is
-    /// found.
+    /// How cheap it is to look up: the least is cheapest; nothing for one by which no rule is found.
     fn rank(&self) -> Option<u8> {
         match self {
             Check::Field(field) if field.tests.iter().all(Test::is_exact) => Some(0),
             Check::Path(_) => Some(1),
             Check::Field(field) if !field.tests.iter().any(Test::is_absent) => Some(2),
             Check::From(_) => Some(3),
-            Check::Site(_) => Some(4),
+            Check::Verdict(_) => Some(4),
+            Check::ServerName(names) if names.iter().all(Name::is_listed) => Some(5),
+            Check::ContentType(..) => Some(6),
+            Check::Site(_) => Some(7),
+            Check::To(_) => Some(8),
             _ => None,
+        }
+    }
+
+    /// How many values it lists.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Check::Method(list) | Check::Site(list) | Check::Verdict(list) => list.len(),
+            Check::Path(paths) => paths.len(),
+            Check::Port(ranges) | Check::FromPort(ranges) => ranges.len(),
+            Check::ServerName(names) => names.len(),
+            Check::Field(field) => field.tests.len(),
+            Check::ContentType(_, types) => types.len(),
+            // Looked up as one.
+            Check::From(_) | Check::To(_) => 1,
         }
     }
 
@@ -183,7 +198,7 @@ impl Check {
                 let is_one = |asked| names.iter().any(|name| name.is_match(asked));
                 subject.server_name.is_some_and(is_one)
             }
-            Check::Field(field) => field.tests.iter().any(|it| it.holds(values.of(field.slot))),
+            Check::Field(field) => field.holds(values),
             Check::ContentType(slot, types) => {
                 values.of(*slot).any(|value| is_media_type(value, types))
             }
@@ -206,11 +221,16 @@ impl Check {
     }
 }
 
-/// Compares the media type without its parameters (RFC 9110 §8.3.1).
+/// Compares the media type.
 fn is_media_type(value: &[u8], types: &[Glob]) -> bool {
-    let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
-    let media_type = value[..end].trim_ascii().to_ascii_lowercase();
+    let media_type = media_type(value);
     types.iter().any(|glob| glob.is_match(&media_type))
+}
+
+/// The media type without its parameters (RFC 9110 §8.3.1).
+pub(crate) fn media_type(value: &[u8]) -> Vec<u8> {
+    let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
+    value[..end].trim_ascii().to_ascii_lowercase()
 }
 
 impl Path {
@@ -231,41 +251,17 @@ impl Path {
     }
 }
 
-impl Test {
-    fn new(value: &ValueMatch) -> Test {
-        match value {
-            ValueMatch::Present => Test::Present,
-            ValueMatch::Absent => Test::Absent,
-            ValueMatch::Exact(text) => Test::Exact(text.as_bytes().into()),
-            ValueMatch::Glob(pattern) => Test::Glob(Glob::new(pattern)),
-        }
-    }
-
-    fn is_exact(&self) -> bool {
-        matches!(self, Test::Exact(_))
-    }
-
-    fn is_absent(&self) -> bool {
-        matches!(self, Test::Absent)
-    }
-
-    #[inline]
-    fn holds<'v>(&self, mut found: impl Iterator<Item = &'v [u8]>) -> bool {
-        match self {
-            Test::Present => found.next().is_some(),
-            Test::Absent => found.next().is_none(),
-            Test::Exact(text) => found.any(|value| *value == **text),
-            Test::Glob(glob) => found.any(|value| glob.is_match(value)),
-        }
-    }
-}
-
 impl Name {
     fn new(name: &str) -> Name {
         match name.strip_prefix('*') {
             Some(below) => Name::Below(below.into()),
             None => Name::Exact(name.into()),
         }
+    }
+
+    /// Whether it can be looked up by what is asked for from one of its dots on.
+    fn is_listed(&self) -> bool {
+        !matches!(self, Name::Below(suffix) if !suffix.starts_with('.'))
     }
 
     /// Names are compared without regard to case (RFC 6066 §3).

@@ -1,28 +1,26 @@
-//! Which rules a path may meet: a radix tree over the literal beginnings of their patterns, and
-//! another over the literal ends of those that begin with a star. A look-up walks down one path of
-//! each, whatever the number of rules.
+//! Which rules a path meets: a radix tree over paths and their beginnings, in which a look-up walks
+//! down one way whatever the number of rules, and an index of all other patterns.
 
-use smallvec::SmallVec;
-
+use crate::glob_index::GlobIndex;
 use crate::index::{Candidate, Candidates, add};
 use crate::pattern::Glob;
+use crate::seen::Seen;
 
 /// Rules by path. Built once.
 #[derive(Default)]
 pub(crate) struct PathIndex {
     beginnings: Tree,
-    /// Spelled backwards.
-    ends: Tree,
-    /// Patterns with a star at both ends.
-    anywhere: Vec<Candidate>,
+    globs: GlobIndex,
+    /// By glob.
+    finds: Box<[Candidate]>,
 }
 
 /// What an index is built from.
 #[derive(Default)]
 pub(crate) struct Patterns {
     beginnings: Vec<Text>,
-    ends: Vec<Text>,
-    anywhere: Vec<Candidate>,
+    globs: Vec<Glob>,
+    finds: Vec<Candidate>,
 }
 
 /// A literal text, and who is found by it.
@@ -32,9 +30,6 @@ struct Text {
     is_whole: bool,
     finds: Candidate,
 }
-
-/// A path is copied to be read backwards; longer ones need an allocation.
-const PATH_BYTES: usize = 256;
 
 impl Patterns {
     /// A rule for one path.
@@ -51,15 +46,8 @@ impl Patterns {
 
     /// A rule for a pattern.
     pub(crate) fn add_glob(&mut self, glob: &Glob, rule: u32) {
-        let finds = Candidate::possible(rule);
-        let text = |bytes| Text { bytes, is_whole: false, finds };
-        if !glob.prefix().is_empty() {
-            self.beginnings.push(text(glob.prefix().into()));
-        } else if !glob.suffix().is_empty() {
-            self.ends.push(text(glob.suffix().iter().rev().copied().collect()));
-        } else {
-            self.anywhere.push(finds);
-        }
+        self.globs.push(glob.clone());
+        self.finds.push(Candidate::proved(rule));
     }
 }
 
@@ -68,26 +56,25 @@ impl PathIndex {
     pub(crate) fn new(patterns: Patterns) -> PathIndex {
         PathIndex {
             beginnings: Tree::new(patterns.beginnings),
-            ends: Tree::new(patterns.ends),
-            anywhere: patterns.anywhere,
+            globs: GlobIndex::new(patterns.globs),
+            finds: patterns.finds.into(),
         }
     }
 
     /// Whether there is no rule.
     pub(crate) fn is_empty(&self) -> bool {
-        self.anywhere.is_empty() && self.beginnings.is_empty() && self.ends.is_empty()
+        self.beginnings.is_empty() && self.finds.is_empty()
     }
 
-    /// Adds the rules whose pattern may match.
+    /// Adds the rules whose pattern matches.
     #[inline]
     pub(crate) fn find(&self, path: &str, found: &mut Candidates) {
-        add(found, &self.anywhere);
         if !self.beginnings.is_empty() {
             self.beginnings.walk(path.as_bytes(), found);
         }
-        if !self.ends.is_empty() {
-            let backwards: SmallVec<[u8; PATH_BYTES]> = path.bytes().rev().collect();
-            self.ends.walk(&backwards, found);
+        if !self.finds.is_empty() {
+            let see = |glob| found.push(self.finds[glob as usize]);
+            self.globs.find(path.as_bytes(), &mut Seen::default(), see);
         }
     }
 }
@@ -187,11 +174,11 @@ mod tests {
 
     use super::*;
 
-    /// Rules that are found, and whether their pattern is known to match.
-    fn found(index: &PathIndex, path: &str) -> Vec<(u32, bool)> {
+    fn found(index: &PathIndex, path: &str) -> Vec<u32> {
         let mut found = Candidates::new();
         index.find(path, &mut found);
-        let mut found: Vec<_> = found.iter().map(|it| (it.rule(), it.is_proved())).collect();
+        assert!(found.iter().all(|it| it.is_proved()), "what is found is known to match");
+        let mut found: Vec<_> = found.iter().map(|it| it.rule()).collect();
         found.sort_unstable();
         found
     }
@@ -209,17 +196,17 @@ mod tests {
         patterns.add_prefix("", 7);
         let index = PathIndex::new(patterns);
         for (path, expected) in [
-            ("/search", &[0, 2, 5, 7][..]),
-            ("/search/", &[1, 2, 5, 7]),
-            ("/sea", &[2, 3, 5, 7]),
-            ("/se", &[2, 5, 7]),
-            ("/x.php", &[2, 4, 5, 7]),
-            // A glob that was found by its beginning is yet to be matched.
-            ("/a/b", &[2, 5, 6, 7]),
-            ("", &[5, 7]),
+            ("/search", &[0, 2, 7][..]),
+            ("/search/", &[1, 2, 7]),
+            ("/sea", &[2, 3, 7]),
+            ("/se", &[2, 7]),
+            ("/x.php", &[2, 4, 7]),
+            ("/x.php5", &[2, 7]),
+            ("/a/b", &[2, 7]),
+            ("/a/b/x", &[2, 6, 7]),
+            ("/administrator", &[2, 5, 7]),
+            ("", &[7]),
         ] {
-            let expected: Vec<_> =
-                expected.iter().map(|rule| (*rule, !(4..=6).contains(rule))).collect();
             assert_eq!(found(&index, path), expected, "{path}");
         }
         assert!(PathIndex::new(Patterns::default()).is_empty());
@@ -241,16 +228,12 @@ mod tests {
             }
             let found = found(&PathIndex::new(all), &path);
             for (rule, pattern) in patterns.iter().enumerate() {
-                let is = |is_proved| found.contains(&(rule as u32, is_proved));
                 let matches = match pattern.contains('*') {
                     true => Glob::new(pattern).is_match(path.as_bytes()),
                     false if rule % 2 == 0 => path.starts_with(pattern),
                     false => path == *pattern,
                 };
-                match pattern.contains('*') {
-                    true => prop_assert!((is(false) || !matches) && !is(true)),
-                    false => prop_assert!(is(true) == matches && !is(false)),
-                }
+                prop_assert_eq!(found.contains(&(rule as u32)), matches, "{}", pattern);
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Texts with `*` in them, which stands for anything.
 
+use std::ops::Range;
+
 use memchr::memmem;
 
 /// A pattern, cut at its stars.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Glob {
     first: Box<[u8]>,
     middle: Box<[Box<[u8]>]>,
@@ -22,25 +24,44 @@ impl Glob {
         Glob { first, middle: parts.into(), last }
     }
 
-    /// What every text begins with that it matches.
-    pub(crate) fn prefix(&self) -> &[u8] {
-        &self.first
+    /// What every text has in it that it matches, in order and apart from each other.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = [Some(&self.first), self.last.as_ref()];
+        let [first, last] = ends.map(|end| end.filter(|part| !part.is_empty()));
+        first.into_iter().chain(&self.middle).chain(last).map(|part| &**part)
     }
 
-    /// What every such text ends with.
-    pub(crate) fn suffix(&self) -> &[u8] {
-        self.last.as_deref().unwrap_or(&self.first)
+    /// Those of them that may be anywhere between the others.
+    pub(crate) fn middle(&self) -> &[Box<[u8]>] {
+        &self.middle
     }
 
-    /// Linear in the text for each part: the first place where a part fits is as good as any.
+    /// Whether it matches whatever has its only part in it.
+    pub(crate) fn is_anywhere(&self) -> bool {
+        let is_open = self.first.is_empty() && self.last.as_ref().is_some_and(|it| it.is_empty());
+        is_open && self.middle.len() == 1
+    }
+
+    /// Between its ends: where the middle parts are to be. Nothing if its ends do not hold.
+    pub(crate) fn between(&self, text: &[u8]) -> Option<Range<usize>> {
+        let Some(last) = &self.last else {
+            return (*text == *self.first).then_some(text.len()..text.len());
+        };
+        let range = self.first.len()..text.len().checked_sub(last.len())?;
+        let holds = range.start <= range.end && text.starts_with(&self.first);
+        (holds && text.ends_with(last)).then_some(range)
+    }
+
+    /// Linear in the text, whatever the number of parts: the first place where a part fits is as
+    /// good as any, and what is before it is not looked at again.
     pub(crate) fn is_match(&self, text: &[u8]) -> bool {
-        let Some(last) = &self.last else { return *text == *self.first };
-        let Some(mut rest) = text.strip_prefix(&*self.first) else { return false };
+        let Some(between) = self.between(text) else { return false };
+        let mut rest = &text[between];
         for part in &self.middle {
             let Some(at) = memmem::find(rest, part) else { return false };
             rest = &rest[at + part.len()..];
         }
-        rest.ends_with(last)
+        true
     }
 }
 
@@ -91,12 +112,17 @@ mod tests {
         }
 
         #[test]
-        fn what_matches_has_its_ends(pattern in "[ab*]{0,7}", text in "[ab]{0,10}") {
+        fn what_matches_has_its_parts(pattern in "[ab*]{0,7}", text in "[ab]{0,10}") {
             let glob = Glob::new(&pattern);
-            if glob.is_match(text.as_bytes()) {
-                prop_assert!(text.as_bytes().starts_with(glob.prefix()));
-                prop_assert!(text.as_bytes().ends_with(glob.suffix()));
+            let mut at = 0;
+            for part in glob.parts() {
+                match memmem::find(&text.as_bytes()[at..], part) {
+                    Some(found) => at += found + part.len(),
+                    None => prop_assert!(!glob.is_match(text.as_bytes())),
+                }
             }
+            prop_assert!(!glob.is_anywhere() || text.contains(pattern.trim_matches('*')) ==
+                glob.is_match(text.as_bytes()));
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::index::{Candidates, Index};
 use crate::keys::{KeyTable, Tag};
 use crate::paying::Paying;
 use crate::rule::{By, Count, Rule, RuleState};
+use crate::shares::Shares;
 use crate::subject::{Ends, Subject};
 use crate::tables::Tables;
 use crate::values::{Names, Values};
@@ -50,15 +51,17 @@ impl Rules {
             by_name.insert(rule.name.as_str().into(), Arc::clone(&state));
             Rule::new(rule, &classes, &mut names, state)
         };
-        let all: Box<[Rule]> = guard.rules.iter().map(rule).collect();
+        let mut all: Box<[Rule]> = guard.rules.iter().map(rule).collect();
+        let shares = Shares::new(all.iter().map(|rule| &rule.on));
+        all.iter_mut().for_each(|rule| rule.on.choose_key(&shares));
         let numbered = || (0..).zip(&all);
         let conditions = |is_late: bool| {
             let some = numbered().filter(move |(_, rule)| rule.on.asks_for_verdict() == is_late);
             some.map(|(number, rule): (u32, &Rule)| (number, &rule.on))
         };
         Rules {
-            at_head: Index::new(conditions(false)),
-            at_verdict: Index::new(conditions(true)),
+            at_head: Index::new(conditions(false), &names),
+            at_verdict: Index::new(conditions(true), &names),
             at_accept: numbered().filter(|(_, r)| r.is_of_connections).map(|(n, _)| n).collect(),
             all,
             names,

@@ -39,6 +39,9 @@ pub struct Subject<'a> {
 pub trait Fields<'a> {
     /// Shows every value of a field, in order. The name is in lower case.
     fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8]));
+
+    /// Shows every field's name, in either case, and value, in order.
+    fn each(&self, see: &mut dyn FnMut(&[u8], &'a [u8]));
 }
 
 impl Ends {

@@ -19,11 +19,11 @@ struct Headers<'a>(&'a [(&'a str, &'a str)]);
 
 impl<'a> Fields<'a> for Headers<'a> {
     fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8])) {
-        for (known, value) in self.0 {
-            if *known == name {
-                see(value.as_bytes());
-            }
-        }
+        self.0.iter().filter(|(known, _)| *known == name).for_each(|(_, v)| see(v.as_bytes()));
+    }
+
+    fn each(&self, see: &mut dyn FnMut(&[u8], &'a [u8])) {
+        self.0.iter().for_each(|(name, value)| see(name.as_bytes(), value.as_bytes()));
     }
 }
 

@@ -110,6 +110,11 @@ impl<'a> Head<'a, '_> {
         of_name.map(|field| field.value)
     }
 
+    /// All fields, with names as they were sent, and values.
+    pub fn all(&self) -> impl Iterator<Item = (&[u8], &'a [u8])> {
+        self.fields.iter().map(|field| (field.name.as_bytes(), field.value))
+    }
+
     /// The plain request, if that is all it is.
     pub fn plain(&self) -> Option<PlainGet<'a>> {
         if self.is_head || self.noted.decides {

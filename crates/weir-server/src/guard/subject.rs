@@ -75,6 +75,10 @@ impl<'a> Fields<'a> for MapFields<'a> {
             see(value.as_bytes());
         }
     }
+
+    fn each(&self, see: &mut dyn FnMut(&[u8], &'a [u8])) {
+        self.0.iter().for_each(|(name, value)| see(name.as_ref(), value.as_bytes()));
+    }
 }
 
 /// A head as it was read.
@@ -83,6 +87,10 @@ pub(crate) struct HeadFields<'h, 'a, 'r>(pub(crate) &'h Head<'a, 'r>);
 impl<'a> Fields<'a> for HeadFields<'_, 'a, '_> {
     fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8])) {
         self.0.values(name).for_each(see);
+    }
+
+    fn each(&self, see: &mut dyn FnMut(&[u8], &'a [u8])) {
+        self.0.all().for_each(|(name, value)| see(name, value));
     }
 }
 

@@ -30,12 +30,17 @@ struct Head;
 
 impl<'a> Fields<'a> for Head {
     fn values(&self, name: &str, see: &mut dyn FnMut(&'a [u8])) {
-        match name {
-            "host" => see(b"www.example.org"),
-            "user-agent" => see(b"weir-lab"),
-            "accept" => see(b"*/*"),
-            _ => {}
-        }
+        self.each(&mut |known, value| {
+            if known == name.as_bytes() {
+                see(value);
+            }
+        });
+    }
+
+    fn each(&self, see: &mut dyn FnMut(&[u8], &'a [u8])) {
+        see(b"host", b"www.example.org");
+        see(b"user-agent", b"weir-lab");
+        see(b"accept", b"*/*");
     }
 }
 
