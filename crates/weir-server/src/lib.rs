@@ -5,6 +5,7 @@ mod accept;
 mod access_log;
 pub mod admin;
 mod body;
+mod body_budget;
 mod certificate;
 mod chain;
 mod check;

@@ -232,11 +232,8 @@ impl Record {
 
     /// Why overload control has refused the request, if it has.
     fn refused(&self) -> Option<&'static str> {
-        let decided = self.decided.as_ref()?;
-        match decided.0.refusal() {
-            Some(refused) => Some(refused.reason.as_str()),
-            None => self.shed,
-        }
+        let refused = self.decided.as_ref().and_then(|decided| decided.0.refusal());
+        refused.map_or(self.shed, |refused| Some(refused.reason.as_str()))
     }
 }
 

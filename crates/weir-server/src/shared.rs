@@ -12,6 +12,7 @@ use weir_config::Address;
 use weir_net::Reaped;
 use weir_plugin::Plugins;
 
+use crate::body_budget::BodyBudget;
 use crate::guard::Guard;
 use crate::live::Live;
 use crate::metrics::Registry;
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) plugins: Plugins,
     pub(crate) guard: Guard,
     pub(crate) connections: Connections,
+    pub(crate) bodies: BodyBudget,
     /// A graceful stop has begun: every response is its connection's last.
     pub(crate) draining: AtomicBool,
     pub(crate) started: Instant,
@@ -47,6 +49,10 @@ pub(crate) struct Connections {
     pub(crate) tls_failures: AtomicU64,
     /// HTTP/2 streams that were reset since the client took nothing.
     pub(crate) stalled_streams: AtomicU64,
+    /// Requests that were refused for the size of their content.
+    pub(crate) large_bodies: AtomicU64,
+    /// Requests that were broken off since their content came too slowly.
+    pub(crate) slow_bodies: AtomicU64,
     pub(crate) reaped: [AtomicU64; Reaped::ALL.len()],
 }
 
@@ -83,6 +89,7 @@ impl Shared {
             metrics,
             plugins,
             connections: Connections::default(),
+            bodies: BodyBudget::default(),
             draining: AtomicBool::new(false),
             started: Instant::now(),
             started_at: SystemTime::now(),

@@ -249,7 +249,10 @@ fn failure(mut error: TrySendError<Request<Outgoing>>, server: &str, job: &mut J
     }
     let error = error.into_error();
     let http2 = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<h2::Error>());
-    let kind = if error.is_user() {
+    // The stream was reset since its body failed.
+    let is_own_reset =
+        |error: &h2::Error| error.is_reset() && !error.is_remote() && !error.is_library();
+    let kind = if error.is_user() || http2.is_some_and(is_own_reset) {
         ErrorKind::RequestBody
     } else if error.is_parse() || http2.is_some_and(h2::Error::is_library) {
         ErrorKind::Garbage

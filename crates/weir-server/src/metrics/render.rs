@@ -8,7 +8,8 @@ use weir_net::Reaped;
 
 use super::histogram::BOUNDS_US;
 use super::{guard, plugins};
-use crate::shared::Shared;
+use crate::body_budget::BODY_BUDGET_BYTES;
+use crate::shared::{Connections, Shared};
 
 /// The media type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,6 +20,7 @@ pub(crate) fn render(shared: &Shared) -> String {
     server(&mut page, shared);
     routes(&mut page, shared);
     connections(&mut page, shared);
+    bodies(&mut page, shared);
     cache(&mut page, shared);
     upstreams(&mut page, shared);
     guard::guard(&mut page, shared);
@@ -173,6 +175,23 @@ fn connections(page: &mut Page, shared: &Shared) {
         let count = connections.reaped[reason as usize - 1].load(Relaxed);
         page.sample("weir_connections_reaped_total", &[("reason", reason.as_str())], count);
     }
+}
+
+fn bodies(page: &mut Page, shared: &Shared) {
+    let name = "weir_request_bodies_refused_total";
+    page.family(name, "counter", "Requests refused for the size or the pace of their content.");
+    let Connections { large_bodies, slow_bodies, .. } = &shared.connections;
+    for (reason, count) in [("too-large", large_bodies), ("too-slow", slow_bodies)] {
+        page.sample(name, &[("reason", reason)], count.load(Relaxed));
+    }
+    let bodies = &shared.bodies;
+    let name = "weir_body_buffer_bytes";
+    page.single(name, "gauge", "Content held until its upstream is asked.", bodies.held_bytes());
+    let name = "weir_body_buffer_limit_bytes";
+    page.single(name, "gauge", "Most of it.", BODY_BUDGET_BYTES);
+    let name = "weir_body_buffer_spent_total";
+    let help = "Requests whose content was not gathered, or not as far, since nothing was left.";
+    page.single(name, "counter", help, bodies.times_spent());
 }
 
 fn cache(page: &mut Page, shared: &Shared) {

@@ -9,18 +9,20 @@ use weir_http::cache_status::{CacheStatus, Forward};
 use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
-use super::client_body::{ClientBody, Verdict};
+use super::client_body::Verdict;
+use super::forward::Outgoing;
 use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
 use super::plugins::{self, Filled};
 use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, Content, forward, tunnel};
+use super::{Ask, forward, gather, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
 use crate::shared::coarse_unix_ms;
+use crate::upstream::Upstream;
 use std::sync::Arc;
 
 /// Rounds of waiting for others before a request goes to the origin by itself.
@@ -170,6 +172,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
     let upstream = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.upstream));
     let connection = Arc::clone(ask.connection());
+    let gathers = ask.route.body_buffer > 0 && gather::is_for(&ask.head);
     let mut headers = match (mark, &ask.target.instead) {
         (_, Some(instead)) => instead.head.headers.clone(),
         // The answer may be stored, as one to these.
@@ -188,15 +191,8 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
     };
-    let (body, verdict) = content(&mut ask);
-    let (request, choice) = outgoing.with(body);
     let request_time_ms = coarse_unix_ms();
-    let began = std::time::Instant::now();
-    let class = ask.record.class_ref();
-    let mut sent = upstream.send(connection.worker.index, class, request, choice).await;
-    if let Some(passage) = &ask.passage {
-        passage.sent_on(&upstream.group, began, &mut sent, true);
-    }
+    let (sent, verdict) = send(&mut ask, &upstream, outgoing, gathers).await;
     let sent = match (sent, &ask.passage) {
         (Ok(response), Some(passage)) if passage.fills() => {
             Ok(passage.filled(response, is_head).await)
@@ -223,8 +219,12 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
             };
             pass_on(ask, response, cache, value)
         }
-        Err(_) if verdict.is_some_and(|verdict| verdict.is_too_large()) => {
+        Err(_) if verdict.as_ref().is_some_and(Verdict::is_too_large) => {
             ask.refuse(Refusal::BodyTooLarge, cache)
+        }
+        Err(_) if verdict.as_ref().is_some_and(Verdict::is_too_slow) => {
+            ask.record.shed = Some("slow-body");
+            ask.refuse(Refusal::BodyTooSlow, cache)
         }
         Err(error) => match ask.passage.as_ref().and_then(|passage| passage.late_end()) {
             Some(plugins::Late::Answer(answer)) => ask.answered(*answer),
@@ -234,19 +234,46 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     }
 }
 
-/// The request's content for the origin, and what tells whether it was too large.
-fn content(ask: &mut Ask) -> (RequestBody, Option<Verdict>) {
-    match ask.body.take_if(|body| !body.is_end_stream()) {
-        None => (RequestBody::Empty, None),
-        Some(Content::Client(body)) => {
-            let socket = &ask.connection().socket;
-            let (body, verdict) = ClientBody::new(body, socket, ask.route.body_size_max);
-            (RequestBody::boxed(body), Some(verdict))
+/// Sends the request when enough of its content is there and it is its turn. What there is besides
+/// tells whether it was Weir that ended the content.
+async fn send(
+    ask: &mut Ask,
+    upstream: &Upstream,
+    outgoing: Outgoing,
+    gathers: bool,
+) -> (Result<Response<ResponseBody>, OriginError>, Option<Verdict>) {
+    let connection = Arc::clone(ask.connection());
+    let content = ask.body.take_if(|body| !body.is_end_stream());
+    let content = content.map(|content| content.into_unsent(&connection.socket, &ask.route));
+    let (content, verdict) = content.unzip();
+    let gathered = match content {
+        None => Ok((RequestBody::Empty, None)),
+        Some(content) if gathers => {
+            gather::gather(&connection, content, ask.route.body_buffer).await
         }
-        Some(Content::Seen(body, verdict)) => {
-            (RequestBody::boxed(body.into_inner()), Some(verdict))
+        Some(content) => Ok((content.into_body(), None)),
+    };
+    let (body, _charge) = match gathered {
+        Ok(gathered) => gathered,
+        Err(cause) => {
+            let name = upstream.group.config().name.as_str();
+            return (Err(OriginError::new(ErrorKind::RequestBody, name, cause)), verdict);
         }
+    };
+    let (request, choice) = outgoing.with(body);
+    let began = std::time::Instant::now();
+    if let Some(verdict) = &verdict {
+        verdict.set_held_for(true);
     }
+    let class = ask.record.class_ref();
+    let mut sent = upstream.send(connection.worker.index, class, request, choice).await;
+    if let Some(verdict) = &verdict {
+        verdict.set_held_for(false);
+    }
+    if let Some(passage) = &ask.passage {
+        passage.sent_on(&upstream.group, began, &mut sent, true);
+    }
+    (sent, verdict)
 }
 
 fn lead_after_all(ask: &Ask, scope: u64, mark: Mark) -> Option<Lead> {

@@ -1,6 +1,8 @@
 //! Answers of Weir's own to requests that cannot be answered otherwise: status, one line of text,
 //! and what the connection has to do afterwards.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use h2::Reason;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -28,6 +30,8 @@ pub(super) enum Refusal {
     MethodNotAllowed(&'static str),
     /// The body is larger than the route allows.
     BodyTooLarge,
+    /// The body came too slowly while an upstream waited for it (RFC 9110 §15.5.9).
+    BodyTooSlow,
     /// The request came back to us too often.
     Loop,
     /// `only-if-cached` and nothing is (RFC 9111 §5.2.1.7).
@@ -73,6 +77,7 @@ impl Refusal {
             Refusal::Forbidden => StatusCode::FORBIDDEN,
             Refusal::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Refusal::Loop => StatusCode::LOOP_DETECTED,
             Refusal::NotCached => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Source(status, _) => *status,
@@ -87,6 +92,7 @@ impl Refusal {
         match self {
             Refusal::Malformed(malformed) => Some(malformed.to_string()),
             Refusal::Misdirected => Some("no site has this host here".to_owned()),
+            Refusal::BodyTooSlow => Some("the content came too slowly".to_owned()),
             Refusal::Loop => Some("the request came back to this server".to_owned()),
             Refusal::NotCached => Some("only-if-cached, and nothing is".to_owned()),
             Refusal::Source(_, what) => Some((*what).to_owned()),
@@ -126,6 +132,7 @@ pub(super) fn refuse(
         // be tried again at once, as REFUSED_STREAM would.
         return plugins::broken_off(Some(record), Reason::ENHANCE_YOUR_CALM);
     }
+    count(&refusal, &record);
     let status = refusal.status();
     let mut text =
         format!("{} {}\n", status.as_u16(), status.canonical_reason().unwrap_or("Error"));
@@ -135,8 +142,9 @@ pub(super) fn refuse(
     }
     record.status = status.as_u16();
     let draining = record.connection().worker.shared.is_draining();
-    // What is left of a body that is too large is not read, also where its beginning was.
-    let mut closes = matches!(refusal, Refusal::Malformed(_) | Refusal::BodyTooLarge) || draining;
+    // What is left of a body that is too large or slow is not read, also where its beginning was.
+    let mut closes = draining
+        || matches!(refusal, Refusal::Malformed(_) | Refusal::BodyTooLarge | Refusal::BodyTooSlow);
     if body.is_some_and(|body| !body.is_end_stream()) {
         record.connection().socket.set_body_left();
         closes = true;
@@ -164,4 +172,14 @@ pub(super) fn refuse(
         headers.insert(header::CONNECTION, reply::CLOSE);
     }
     response
+}
+
+/// Counts what the metrics have no status and route for that would tell it from others.
+fn count(refusal: &Refusal, record: &Record) {
+    let connections = &record.connection().worker.shared.connections;
+    match refusal {
+        Refusal::BodyTooLarge => connections.large_bodies.fetch_add(1, Relaxed),
+        Refusal::BodyTooSlow => connections.slow_bodies.fetch_add(1, Relaxed),
+        _ => 0,
+    };
 }

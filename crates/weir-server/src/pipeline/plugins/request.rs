@@ -50,8 +50,7 @@ impl Request<'_> {
                 Shown::Unseen
             }
             Some(Content::Client(body)) => {
-                let (body, verdict) =
-                    ClientBody::new(body, &connection.socket, route.body_size_max);
+                let (body, verdict) = ClientBody::new(body, &connection.socket, route);
                 *self.content = Some(Content::Seen(Mutex::new(empty()), verdict));
                 Shown::Shown(BodyExt::boxed_unsync(body))
             }
