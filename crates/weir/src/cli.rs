@@ -89,6 +89,9 @@ pub(crate) struct GuardTest {
 pub(crate) struct Apply {
     /// A file with `rule` blocks as they stand in a `guard` block; all rules in force are replaced.
     pub(crate) file: PathBuf,
+    /// The file has no rule on purpose: remove all that are in force.
+    #[arg(long)]
+    pub(crate) remove_all: bool,
     #[command(flatten)]
     pub(crate) admin: Admin,
 }

@@ -74,7 +74,10 @@ fn question(wanted: &GuardTest) -> Result<Question, Failure> {
 fn apply(wanted: &Apply) -> Result<(), Failure> {
     let name = wanted.file.display().to_string();
     let rules = fs::read(&wanted.file).map_err(|cause| format!("cannot read {name}: {cause}"))?;
-    let path = format!("/guard/rules?name={}", encoded(&name));
+    let mut path = format!("/guard/rules?name={}", encoded(&name));
+    if wanted.remove_all {
+        path.push_str("&remove-all=true");
+    }
     let answer = admin_client::put(&wanted.admin.admin, &path, "text/plain", rules)?;
     if wanted.admin.json {
         return print(&answer);

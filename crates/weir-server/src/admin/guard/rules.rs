@@ -52,11 +52,25 @@ pub(super) fn show_one(server: &Server, name: &str) -> Reply {
     }
 }
 
-/// `PUT /guard/rules`: these rules and no others.
+/// `PUT /guard/rules`: these rules and no others. A text without any is more often a file that was
+/// not written than a wish to have none, and so is refused unless it is said.
 pub(super) fn set_all(server: &Server, query: &str, text: &Bytes) -> Reply {
     let before = in_force(server);
     match parse(&before, query, text) {
-        Ok(rules) => set(server, before, rules),
+        Ok((rules, told)) if rules.is_empty() && !told.remove_all => {
+            let why = format!(
+                "{} has no `rule` block: to remove all rules that are in force ({}), say \
+                 `?remove-all=true` (`weir guard apply --remove-all`)",
+                told.name,
+                before.guard.rules.len()
+            );
+            error(StatusCode::BAD_REQUEST, &why)
+        }
+        Ok((rules, told)) if !rules.is_empty() && told.remove_all => {
+            let why = format!("remove-all: {} has rules, which would be set", told.name);
+            error(StatusCode::BAD_REQUEST, &why)
+        }
+        Ok((rules, _)) => set(server, before, rules),
         Err(refused) => *refused,
     }
 }
@@ -65,7 +79,10 @@ pub(super) fn set_all(server: &Server, query: &str, text: &Bytes) -> Reply {
 pub(super) fn set_one(server: &Server, name: &str, query: &str, text: &Bytes) -> Reply {
     let before = in_force(server);
     let mut given = match parse(&before, query, text) {
-        Ok(rules) => rules,
+        Ok((_, told)) if told.remove_all => {
+            return error(StatusCode::BAD_REQUEST, "remove-all: a rule is removed by DELETE");
+        }
+        Ok((rules, _)) => rules,
         Err(refused) => return *refused,
     };
     let (Some(rule), true) = (given.pop(), given.is_empty()) else {
@@ -105,27 +122,39 @@ fn in_force(server: &Server) -> Config {
     shared.guard.config(&shared.live.load().config)
 }
 
-fn parse(config: &Config, query: &str, text: &Bytes) -> Result<Vec<GuardRule>, Box<Reply>> {
-    let bad = |why: &str| Box::new(error(StatusCode::BAD_REQUEST, why));
-    let name = text_name(query).map_err(|why| bad(&why))?;
-    let text = std::str::from_utf8(text).map_err(|_| bad("the rules are no UTF-8 text"))?;
-    parse_rules(&name, text, config).map_err(|errors| Box::new(wrong(&errors)))
+/// What the parameters of the URL say.
+struct Told {
+    /// What errors call the text.
+    name: String,
+    /// That there are no rules is meant.
+    remove_all: bool,
 }
 
-/// What errors call the text: the parameter `name`.
-fn text_name(query: &str) -> Result<String, String> {
-    let mut name = TEXT_NAME.to_owned();
+fn parse(config: &Config, query: &str, text: &Bytes) -> Result<(Vec<GuardRule>, Told), Box<Reply>> {
+    let bad = |why: &str| Box::new(error(StatusCode::BAD_REQUEST, why));
+    let told = told(query).map_err(|why| bad(&why))?;
+    let text = std::str::from_utf8(text).map_err(|_| bad("the rules are no UTF-8 text"))?;
+    let rules = parse_rules(&told.name, text, config).map_err(|errors| Box::new(wrong(&errors)))?;
+    Ok((rules, told))
+}
+
+fn told(query: &str) -> Result<Told, String> {
+    let mut told = Told { name: TEXT_NAME.to_owned(), remove_all: false };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("name", value)) => name = decode(value)?,
-            _ => return Err(format!("{pair:?}: no such parameter; there is name")),
+            Some(("name", value)) => told.name = decode(value)?,
+            Some(("remove-all", "true")) => told.remove_all = true,
+            Some(("remove-all", "false")) => told.remove_all = false,
+            Some(("remove-all", _)) => return Err("remove-all: expected true or false".to_owned()),
+            _ => return Err(format!("{pair:?}: no such parameter; there is name, and remove-all")),
         }
     }
+    let name = &told.name;
     match name.is_empty() || name.len() > TEXT_NAME_MAX || name.contains(char::is_control) {
         true => {
             Err(format!("name: expected 1 to {TEXT_NAME_MAX} bytes without control characters"))
         }
-        false => Ok(name),
+        false => Ok(told),
     }
 }
 
