@@ -238,6 +238,8 @@ fn status_and_metrics_count_what_became_of_requests() {
         "weir_guard_rule_total{rule=\"crawlers\",result=\"spared\"} 0",
         "weir_guard_overloaded{worker=\"1\"} 0",
         "weir_guard_overloads_total 0",
+        "weir_upstream_overloads_total{upstream=\"app\"} 0",
+        "weir_guard_enforced{where=\"request\"} 4",
         "weir_upstream_admitted_total{upstream=\"app\",class=\"default\"} 2",
         "weir_upstream_shed_total{upstream=\"app\",class=\"bulk\",reason=\"queue-wait\"} 0",
         "weir_upstream_queue_seconds_bucket{upstream=\"app\",class=\"default\",le=\"+Inf\"} 2",
@@ -368,6 +370,13 @@ fn wrong_rules_change_nothing() {
         "is called \"b\", not \"a\"",
     );
     check("/guard/rules/a", "", 400, "expected one rule");
+    // An empty text is no wish to have no rules.
+    check("/guard/rules", "", 400, "rules has no `rule` block: to remove all rules that are in");
+    check(all, "// nothing\n", 400, "my rules.kdl has no `rule` block");
+    check("/guard/rules?remove-all=1", "", 400, "remove-all: expected true or false");
+    let set = "rule \"b\" { path \"/x\"; refuse; }";
+    check("/guard/rules?remove-all=true", set, 400, "remove-all: rules has rules");
+    check("/guard/rules/b?remove-all=true", set, 400, "a rule is removed by DELETE");
     // What is announced to be too large is not waited for.
     let mut client = Client::connect(guarded.admin).unwrap();
     let head = "PUT /guard/rules HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4194305\r\n\r\n";
@@ -385,7 +394,14 @@ fn wrong_rules_change_nothing() {
     assert!(err.contains("bad.kdl:2:5: unknown key \"pth\"") && err.contains("\"path\"?"), "{err}");
     let (_, err) = guarded.cli(1, &["guard", "apply", "missing.kdl"]);
     assert!(err.contains("cannot read missing.kdl"), "{err}");
+    guarded.write("empty.kdl", "\n");
+    let (_, err) = guarded.cli(1, &["guard", "apply", "empty.kdl"]);
+    assert!(err.contains("empty.kdl has no `rule` block") && err.contains("--remove-all"), "{err}");
     assert_eq!(guarded.text("/guard/rules"), shown);
+
+    let (out, _) = guarded.cli(0, &["guard", "apply", "empty.kdl", "--remove-all"]);
+    assert_eq!(out, "0 rules in force until the next reload\n");
+    assert_eq!(guarded.text("/guard/rules"), "");
 }
 
 /// The first rules for connections come at run time: they hold, in the kernel or without it.
@@ -398,6 +414,16 @@ fn rules_for_connections_may_come_at_run_time() {
     assert_eq!((status, &answer["warning"]), (200, &Value::Null), "{answer}");
     assert_eq!(guarded.statuses("/x", 3), [200; 3]);
     let guard = guarded.guard();
+    // Where they are enforced depends on the machine; the metrics say the same.
+    let enforced = |place: &str| guard["enforced"][place].as_u64().unwrap();
+    let (in_kernel, at_accept) = (enforced("kernel"), enforced("accept"));
+    assert_eq!((in_kernel + at_accept, enforced("request")), (2, 0), "{guard}");
+    assert_eq!(guard["enforced"]["policing"], in_kernel > 0);
+    let metrics = guarded.text("/metrics");
+    for (place, rules) in [("kernel", in_kernel), ("accept", at_accept)] {
+        let sample = format!("weir_guard_enforced{{where=\"{place}\"}} {rules}\n");
+        assert!(metrics.contains(&sample), "no {sample} in\n{metrics}");
+    }
     assert!(guard["rules_set_unix_ms"].is_u64(), "{guard}");
     assert_eq!(guard["classes"][2]["admitted"], 3, "{guard}");
     let enforcement = guard["enforcement"].to_string();

@@ -1,7 +1,7 @@
 //! Waiting for an upstream: its [`Gate`] behind a mutex, with tasks that wait and a clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,6 +24,8 @@ pub(crate) struct UpstreamGate {
     /// A task looks after those who wait.
     is_watched: AtomicBool,
     is_overloaded: AtomicBool,
+    /// Overloads so far, one that lasts included.
+    pub(crate) begun: AtomicU64,
     /// How many upstreams are.
     overloaded: Arc<AtomicUsize>,
 }
@@ -68,6 +70,7 @@ impl UpstreamGate {
             origin: Instant::now(),
             is_watched: AtomicBool::new(false),
             is_overloaded: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
             overloaded: Arc::clone(overloaded),
         })
     }
@@ -157,7 +160,10 @@ impl UpstreamGate {
     fn note_overload(&self, is_overloaded: bool) -> bool {
         let was_overloaded = self.is_overloaded.swap(is_overloaded, Relaxed);
         match (was_overloaded, is_overloaded) {
-            (false, true) => self.overloaded.fetch_add(1, Relaxed),
+            (false, true) => {
+                self.begun.fetch_add(1, Relaxed);
+                self.overloaded.fetch_add(1, Relaxed)
+            }
             (true, false) => self.overloaded.fetch_sub(1, Relaxed),
             _ => 0,
         };

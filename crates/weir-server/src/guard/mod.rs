@@ -2,6 +2,7 @@
 //! view of its own load, and who waits for an upstream. What is decided is in `weir-guard`.
 
 mod counters;
+mod enforced;
 mod gate;
 mod in_force;
 mod kernel;
@@ -23,6 +24,7 @@ use weir_guard::{Ban, ClassId, ClassRef, Classes, Decision, Ends, Moment, Rules}
 use weir_kernel::{Kernel, Policy};
 
 pub(crate) use counters::{ClassCounters, Offer};
+pub(crate) use enforced::Enforced;
 pub(crate) use gate::UpstreamGate;
 pub(crate) use in_force::InForce;
 pub(crate) use kernel::{Watch, Wish, queues, shows_clients};

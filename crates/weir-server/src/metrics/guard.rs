@@ -16,6 +16,7 @@ pub(super) fn guard(page: &mut Page, shared: &Shared) {
     let rules = guard.rules();
     classes(page, guard, &rules);
     self::rules(page, guard, &rules);
+    enforced(page, guard);
     overload(page, guard);
     keys(page, guard, &rules);
     kernel(page, guard);
@@ -61,6 +62,26 @@ fn can_count(rule: &GuardRule, count: Count) -> bool {
         Count::Concurrency => rule.concurrency.is_some() && !rule.refuse,
         Count::Refused => rule.refuse,
         Count::Spared => limits && !rule.always,
+    }
+}
+
+fn enforced(page: &mut Page, guard: &Guard) {
+    let enforced = guard.enforced();
+    let name = "weir_guard_enforced";
+    page.family(name, "gauge", "Rules in force, by where they are enforced.");
+    for (place, rules) in
+        [("kernel", enforced.kernel), ("accept", enforced.accept), ("request", enforced.request)]
+    {
+        page.sample(name, &[("where", place)], rules);
+    }
+    let name = "weir_guard_kernel_program";
+    page.family(name, "gauge", "1 while a program in the kernel does its part.");
+    for (program, is_there) in [
+        ("policing", enforced.policing),
+        ("steering", enforced.steering),
+        ("interface", enforced.interface),
+    ] {
+        page.sample(name, &[("program", program)], u8::from(is_there));
     }
 }
 
@@ -149,6 +170,7 @@ fn kernel(page: &mut Page, guard: &Guard) {
 struct Gate {
     upstream: String,
     is_overloaded: bool,
+    overloads: u64,
     limit: u32,
     in_flight: u32,
     left_behind: usize,
@@ -165,6 +187,7 @@ fn upstreams(page: &mut Page, shared: &Shared, rules: &Rules) {
             upstream.gate.look(|gate, now_ns| Gate {
                 upstream: name.clone(),
                 is_overloaded: gate.is_overloaded(now_ns),
+                overloads: upstream.gate.begun.load(Relaxed),
                 limit: gate.limit(),
                 in_flight: gate.in_flight(),
                 left_behind: gate.left_behind(),
@@ -192,6 +215,11 @@ fn upstreams(page: &mut Page, shared: &Shared, rules: &Rules) {
         for gate in &gates {
             page.sample(name, &[("upstream", &*gate.upstream)], value(gate));
         }
+    }
+    let name = "weir_upstream_overloads_total";
+    page.family(name, "counter", "Overloads that began.");
+    for gate in &gates {
+        page.sample(name, &[("upstream", &*gate.upstream)], gate.overloads);
     }
     by_class(page, &gates, rules);
 }

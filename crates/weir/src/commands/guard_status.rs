@@ -27,7 +27,9 @@ pub(super) fn status(admin: &Admin) -> Result<(), Failure> {
 /// fail; the results are dropped throughout.
 pub(super) fn render(guard: &Value, rules_max: Option<usize>, now: SystemTime) -> String {
     let mut shown = String::from("guard: ");
-    let overloads = number(&guard["overloads"]);
+    // One that lasts is among them.
+    let of_upstreams = list(&guard["upstreams"]).iter().map(|it| number(&it["overloads"]));
+    let overloads = number(&guard["overloads"]) + of_upstreams.sum::<u64>();
     let _ = match guard["overloaded"] == true {
         true => write!(shown, "OVERLOADED ({})", overloaded(guard)),
         false => write!(shown, "not overloaded"),
@@ -84,7 +86,7 @@ fn classes(shown: &mut String, guard: &Value) {
         let rate = |key: &str| format!("{:.1}", class[key].as_f64().unwrap_or_default());
         let _ = writeln!(
             shown,
-            "{:<20} {:>8} {:>12} {:>12} {:>12} {:>9} {:>9} {:>9}",
+            "{:<20} {:>8} {:>12} {:>12} {:>12} {:>9} {:>9} {:>9}{}",
             text(&class["name"]),
             number(&class["priority"]),
             number(&class["admitted"]),
@@ -195,4 +197,22 @@ fn text(value: &Value) -> &str {
 
 fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_overload_that_lasts_is_counted() {
+        let told = json!({
+            "overloaded": true, "overloaded_workers": 0, "overloads": 1,
+            "upstreams": [{ "name": "app", "overloaded": true, "overloads": 2, "classes": [] }],
+        });
+        let shown = render(&told, None, SystemTime::now());
+        let first = shown.lines().next();
+        assert_eq!(first, Some("guard: OVERLOADED (0 workers, 1 upstream), 3 overloads so far"));
+    }
 }

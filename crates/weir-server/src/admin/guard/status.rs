@@ -10,7 +10,7 @@ use weir_guard::{ClassCounts, ClassId, ClassInfo, Count, Rules, ShedReason};
 use weir_kernel::{Counters, RuleCounters};
 
 use crate::Server;
-use crate::guard::{Guard, Offer};
+use crate::guard::{Enforced, Guard, Offer};
 use crate::shared::Shared;
 use crate::upstream::Upstream;
 
@@ -20,12 +20,13 @@ pub(in crate::admin) struct GuardStatus {
     /// Whether any worker is.
     overloaded: bool,
     overloaded_workers: usize,
-    /// Overloads that began, over all workers.
+    /// Overloads that began, over all workers; those of upstreams are theirs.
     overloads: u64,
     /// When rules were set that are not those of the configuration.
     rules_set_unix_ms: Option<u64>,
     /// What is enforced where, a line each.
     enforcement: Vec<String>,
+    enforced: Enforced,
     kernel: Option<KernelStatus>,
     connections_reset: u64,
     keys: Keys,
@@ -95,6 +96,7 @@ struct RuleStatus {
 struct UpstreamStatus {
     name: String,
     overloaded: bool,
+    overloads: u64,
     /// `null` without one.
     limit: Option<u32>,
     /// It follows what is measured.
@@ -118,6 +120,7 @@ struct UpstreamClass {
     admitted: u64,
     queued: u64,
     cancelled: u64,
+    raised: u64,
     shed: HashMap<&'static str, u64>,
     mean_wait_us: Option<u64>,
 }
@@ -138,6 +141,7 @@ pub(in crate::admin) fn status(server: &Server) -> GuardStatus {
         overloads: guard.loads().iter().map(|load| load.begun.load(Relaxed)).sum(),
         rules_set_unix_ms: set_at.map(|since| since.as_millis() as u64),
         enforcement: kernel.map(|kernel| kernel.enforcement().facts()).unwrap_or_default(),
+        enforced: guard.enforced(),
         kernel: counters.as_ref().map(KernelStatus::new),
         connections_reset: guard.turned_away.load(Relaxed),
         keys: Keys {
@@ -228,6 +232,7 @@ fn one(name: &str, upstream: &Upstream, classes: &[ClassInfo]) -> UpstreamStatus
         UpstreamStatus {
             name: name.to_owned(),
             overloaded,
+            overloads: upstream.gate.begun.load(Relaxed),
             limit: Some(gate.limit()).filter(|limit| *limit < u32::MAX),
             adaptive: matches!(limit.settings(), weir_guard::LimitSettings::Adaptive { .. }),
             probing: limit.is_probing(),
@@ -251,6 +256,7 @@ fn of_class(class: &ClassInfo, counts: &ClassCounts, waiting: usize) -> Upstream
         admitted: counts.admitted,
         queued: counts.queued,
         cancelled: counts.cancelled,
+        raised: counts.raised,
         shed: shed.into(),
         mean_wait_us: counts.delay.sum_ns.checked_div(counts.admitted).map(|ns| ns / 1000),
     }
