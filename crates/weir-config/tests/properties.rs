@@ -9,9 +9,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use proptest::collection::vec;
-use proptest::option;
 use proptest::prelude::*;
+use proptest::{collection::vec, option};
 use weir_config::*;
 
 proptest! {
@@ -150,8 +149,7 @@ fn prefix() -> impl Strategy<Value = Prefix> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let sizes = (1_usize..=10_000_000, 8192_usize..=1 << 20, 1_usize..=1000, 0_u64..=1 << 40);
-    let times =
-        (time(100, 600_000), time(100, 3_600_000), time(100, 3_600_000), time(100, 86_400_000));
+    let times = [600_000, 3_600_000, 3_600_000, 86_400_000].map(|most| time(100, most));
     let pace = (0_u64..=16 << 20, 0_u64..=1 << 30);
     (sizes, pace, times, 1_u32..=10_000).prop_map(|(sizes, pace, times, http2_streams)| Limits {
         connections: sizes.0,
@@ -160,10 +158,10 @@ fn limits() -> impl Strategy<Value = Limits> {
         body_size: sizes.3,
         body_buffer: pace.0,
         body_min_rate: pace.1,
-        header_timeout: times.0,
-        body_timeout: times.1,
-        send_timeout: times.2,
-        idle_timeout: times.3,
+        header_timeout: times[0],
+        body_timeout: times[1],
+        send_timeout: times[2],
+        idle_timeout: times[3],
         http2_streams,
     })
 }
@@ -350,11 +348,9 @@ fn route() -> impl Strategy<Value = (Route, Option<Upstream>)> {
         proxy().prop_map(|(proxy, group)| (Source::Proxy(proxy), group)),
         fixed.prop_map(|source| (source, None)),
     ];
-    let limits =
-        (option::of(0_u64..=1 << 40), option::of(0_u64..=16 << 20), option::of(0_u64..=1 << 30));
+    let limits = [40, 24, 30].map(|bits| option::of(0_u64..=1 << bits));
     (source, route_cache(), edits(), edits(), limits, uses()).prop_map(
         |((source, group), cache, response_headers, request_headers, limits, mut plugins)| {
-            let (body_size, body_buffer, body_min_rate) = limits;
             let is_proxy = matches!(source, Source::Proxy(_));
             let is_stored = is_proxy || matches!(source, Source::Files(_));
             plugins.retain(|plugin| is_stored || plugin.at == At::Delivery);
@@ -364,9 +360,9 @@ fn route() -> impl Strategy<Value = (Route, Option<Upstream>)> {
                 cache: if is_stored { cache } else { RouteCache::default() },
                 response_headers,
                 request_headers: if is_proxy { request_headers } else { Vec::new() },
-                body_size,
-                body_buffer,
-                body_min_rate,
+                body_size: limits[0],
+                body_buffer: limits[1],
+                body_min_rate: limits[2],
                 plugins,
             };
             (route, group)

@@ -17,6 +17,9 @@ mod idle;
 #[path = "http2/stall.rs"]
 mod stall;
 
+#[path = "http2/uploads.rs"]
+mod uploads;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

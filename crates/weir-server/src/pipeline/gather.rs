@@ -31,15 +31,30 @@ const UNDECLARED_TIME_MAX: Duration = Duration::from_secs(5);
 /// that sends byte by byte would have one of 8 KiB held for each.
 const PIECE_KEPT_BYTES: usize = 8 << 10;
 
+/// How much content is gathered.
+pub(super) struct Plan {
+    limit_bytes: u64,
+    /// The head says how long it is.
+    is_declared: bool,
+}
+
+impl Plan {
+    /// That for a request with this head; `None` if nothing is gathered.
+    pub(super) fn of(head: &Parts, limit_bytes: u64) -> Option<Plan> {
+        let is_declared = head.headers.contains_key(header::CONTENT_LENGTH);
+        (limit_bytes > 0 && is_for(head)).then_some(Plan { limit_bytes, is_declared })
+    }
+}
+
 /// Whether content is gathered at all. gRPC goes on in both directions from the beginning.
-pub(super) fn is_for(head: &Parts) -> bool {
+fn is_for(head: &Parts) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     let content_type = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |t| t.as_bytes());
     let is_grpc = content_type.get(..GRPC.len()).is_some_and(|t| t.eq_ignore_ascii_case(GRPC));
     !is_grpc && head.method != Method::CONNECT
 }
 
-/// Gathers up to `limit_bytes` of `rest`. The charge is for what lies in memory without a count of
+/// Gathers what is planned of `rest`. The charge is for what lies in memory without a count of
 /// its own.
 ///
 /// # Errors
@@ -47,13 +62,12 @@ pub(super) fn is_for(head: &Parts) -> bool {
 pub(super) async fn gather(
     connection: &Arc<Connection>,
     mut rest: Unsent,
-    limit_bytes: u64,
+    plan: &Plan,
 ) -> Result<(RequestBody, Option<Charge>), BodyError> {
     let Some(mut charge) = Charge::begin(connection) else { return Ok((rest.into_body(), None)) };
     let mut pieces = Pieces::default();
     let mut trailers = None;
-    let is_declared = rest.size_hint().exact().is_some();
-    let end = (!is_declared).then(|| Instant::now() + UNDECLARED_TIME_MAX);
+    let end = (!plan.is_declared).then(|| Instant::now() + UNDECLARED_TIME_MAX);
     while !rest.is_end_stream() {
         let next = next(&mut rest, &mut pieces);
         let frame = match end {
@@ -72,7 +86,7 @@ pub(super) async fn gather(
             Ok(data) => {
                 let has_left = charge.take(data.len());
                 pieces.push(data);
-                if (!has_left || pieces.len() as u64 >= limit_bytes) && !rest.is_end_stream() {
+                if (!has_left || pieces.len() as u64 >= plan.limit_bytes) && !rest.is_end_stream() {
                     return Ok(begun(pieces, rest, charge));
                 }
             }

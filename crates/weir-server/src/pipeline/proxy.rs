@@ -95,6 +95,7 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                     let object = Arc::clone(&stale.object);
                     return stale_answer(ask, object, Stalely::WhileRevalidating);
                 }
+                follow.urge(ask.record.class_ref().urgency());
                 match timeout_at(deadline, follow.wait(headers)).await {
                     Ok(Outcome::Object(object)) => {
                         return collapsed(ask, Whole::Object(object), &missed);
@@ -172,7 +173,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
     let upstream = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.upstream));
     let connection = Arc::clone(ask.connection());
-    let gathers = ask.route.body_buffer > 0 && gather::is_for(&ask.head);
+    let plan = gather::Plan::of(&ask.head, ask.route.body_buffer);
     let mut headers = match (mark, &ask.target.instead) {
         (_, Some(instead)) => instead.head.headers.clone(),
         // The answer may be stored, as one to these.
@@ -192,7 +193,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Err(refusal) => return ask.refuse(refusal, cache),
     };
     let request_time_ms = coarse_unix_ms();
-    let (sent, verdict) = send(&mut ask, &upstream, outgoing, gathers).await;
+    let (sent, verdict) = send(&mut ask, &upstream, outgoing, plan).await;
     let sent = match (sent, &ask.passage) {
         (Ok(response), Some(passage)) if passage.fills() => {
             Ok(passage.filled(response, is_head).await)
@@ -240,18 +241,16 @@ async fn send(
     ask: &mut Ask,
     upstream: &Upstream,
     outgoing: Outgoing,
-    gathers: bool,
+    plan: Option<gather::Plan>,
 ) -> (Result<Response<ResponseBody>, OriginError>, Option<Verdict>) {
     let connection = Arc::clone(ask.connection());
     let content = ask.body.take_if(|body| !body.is_end_stream());
     let content = content.map(|content| content.into_unsent(&connection.socket, &ask.route));
     let (content, verdict) = content.unzip();
-    let gathered = match content {
-        None => Ok((RequestBody::Empty, None)),
-        Some(content) if gathers => {
-            gather::gather(&connection, content, ask.route.body_buffer).await
-        }
-        Some(content) => Ok((content.into_body(), None)),
+    let gathered = match (content, plan) {
+        (None, _) => Ok((RequestBody::Empty, None)),
+        (Some(content), None) => Ok((content.into_body(), None)),
+        (Some(content), Some(plan)) => gather::gather(&connection, content, &plan).await,
     };
     let (body, _charge) = match gathered {
         Ok(gathered) => gathered,

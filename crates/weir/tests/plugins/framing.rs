@@ -40,7 +40,7 @@ fn front(module: &str) -> (Site, Origin) {
             route "/fill/*" {{ proxy "{0}"; use "p" at="fill"; }}
             route "/f/*" {{ files "www"; use "p"; }}
             route "/r/*" {{ respond "{BODY}"; use "p"; }}
-            route "/*" {{ proxy "{0}"; cache "off"; use "p"; }}"#,
+            route "/*" {{ proxy "{0}"; cache "off"; use "p"; limits body-buffer=0; }}"#,
         origin.url()
     ));
     (site, origin)
@@ -358,6 +358,10 @@ fn a_request_keeps_its_length() {
         let (lengths, codings, got) = framing(&origin);
         assert_eq!(lengths.first().map(String::as_str), length, "{name}");
         assert_eq!((codings.is_empty(), &*got), (length.is_some(), body), "{name}: {codings:?}");
+        // Gathered whole, it has a length in any case.
+        assert_eq!(post(&mut client, "/u/a", b"abc").status, 200, "{name}");
+        let length = body.len().to_string();
+        assert_eq!(framing(&origin), (vec![length], vec![], body.to_vec()), "{name}");
         assert_eq!(origin.take_oddities(), [""; 0], "{name}");
     }
 }
@@ -377,7 +381,11 @@ fn a_request_that_is_not_as_long_as_it_says_is_broken_off() {
         let (site, _origin) = front(&module);
         let mut client = site.connect();
         let got = post(&mut client, "/a", b"abc");
-        assert_eq!((got.status, text(&got)), (500, "500 Internal Server Error: a plugin failed\n"));
+        let failed = (500, "500 Internal Server Error: a plugin failed\n");
+        assert_eq!((got.status, text(&got)), failed);
+        // Gathered, likewise.
+        let got = post(&mut site.connect(), "/u/a", b"abc");
+        assert_eq!((got.status, text(&got)), failed);
         site.weir.wait_for_log(&format!("the body that it made is {how} than its content-length"));
     }
 }
