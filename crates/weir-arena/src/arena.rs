@@ -3,13 +3,15 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::adopted::{self, Span};
 use crate::extent::Extent;
 use crate::pages::{FreePages, PageRange};
 use crate::{ArenaError, PAGE_BYTES, folios, registry};
@@ -44,6 +46,32 @@ impl Arena {
         Ok(Extent::new(Arc::clone(&self.memory), range))
     }
 
+    /// Makes the first `len` bytes of a memfd a part of the arena, without copying them. Whoever made
+    /// it must have sealed it against writing, shrinking and growing.
+    ///
+    /// # Errors
+    /// [`ArenaError::Full`] when the limit would be passed; [`ArenaError::NotAdopted`] if it is not
+    /// sealed or shorter, or as many have been adopted as a process should map.
+    pub fn adopt(&self, fd: OwnedFd, len: usize) -> Result<Bytes, ArenaError> {
+        adopted::adopt(&self.memory, fd, len)
+    }
+
+    /// A descriptor by which another process can read what is stored, and nothing else.
+    ///
+    /// # Errors
+    /// What the system says; it needs `/proc`.
+    pub fn reading_end(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.memory.fd.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    }
+
+    /// Where in that descriptor's file a slice lies, if it is stored there.
+    pub fn offset_of(&self, slice: &[u8]) -> Option<u64> {
+        let offset = (slice.as_ptr() as usize).checked_sub(self.memory.base.as_ptr() as usize)?;
+        (offset < self.memory.span_bytes).then_some(offset as u64)
+    }
+
     /// Bytes reserved or stored now, in whole pages.
     pub fn used(&self) -> u64 {
         self.memory.used_pages.load(Ordering::Relaxed) * PAGE_BYTES as u64
@@ -71,6 +99,8 @@ pub(crate) struct Memory {
     page_by_page: bool,
     used_pages: AtomicU64,
     free: Mutex<FreePages>,
+    /// Files that were adopted, once there was one.
+    adopted: OnceLock<Span>,
 }
 
 // SAFETY: `base` is only read through, by `slice`, from ranges that are never written again; all
@@ -129,6 +159,7 @@ impl Memory {
             page_by_page,
             used_pages: AtomicU64::new(0),
             free: Mutex::new(FreePages::new(span_pages)),
+            adopted: OnceLock::new(),
         };
         registry::register(base.as_ptr() as usize, span_bytes, memory.fd.as_raw_fd())
             .ok_or_else(|| setup("register", io::Error::other("too many arenas")))?;
@@ -137,25 +168,52 @@ impl Memory {
 
     /// Takes `count` pages, or says how many are free.
     fn take(&self, count: u64) -> Result<PageRange, ArenaError> {
-        let page = PAGE_BYTES as u64;
-        let full = |used: u64| ArenaError::Full {
-            wanted_bytes: count * page,
-            free_bytes: self.limit_pages.saturating_sub(used) * page,
-            limit_bytes: self.limit_pages * page,
-        };
-        let within = |used: u64| used.checked_add(count).filter(|&sum| sum <= self.limit_pages);
-        self.used_pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).map_err(full)?;
+        self.count(count)?;
         let range = self.free.lock().take(count);
         range.ok_or_else(|| {
             let before = self.used_pages.fetch_sub(count, Ordering::Relaxed);
-            full(before - count)
+            self.full(before - count, count)
         })
+    }
+
+    /// Counts pages against the limit, wherever they lie.
+    pub(crate) fn count(&self, count: u64) -> Result<(), ArenaError> {
+        let within = |used: u64| used.checked_add(count).filter(|&sum| sum <= self.limit_pages);
+        let counted = self.used_pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
+        counted.map(drop).map_err(|used| self.full(used, count))
+    }
+
+    pub(crate) fn uncount(&self, count: u64) {
+        self.used_pages.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    fn full(&self, used: u64, count: u64) -> ArenaError {
+        let page = PAGE_BYTES as u64;
+        ArenaError::Full {
+            wanted_bytes: count * page,
+            free_bytes: self.limit_pages.saturating_sub(used) * page,
+            limit_bytes: self.limit_pages * page,
+        }
+    }
+
+    /// Where adopted files lie, if there was one.
+    pub(crate) fn span(&self) -> Option<&Span> {
+        self.adopted.get()
+    }
+
+    /// The same, made if it is not there.
+    pub(crate) fn span_or_new(&self) -> io::Result<&Span> {
+        if let Some(span) = self.adopted.get() {
+            return Ok(span);
+        }
+        let span = Span::new(self.span_bytes)?;
+        Ok(self.adopted.get_or_init(|| span))
     }
 
     /// Gives back pages that were never written.
     pub(crate) fn give_back_untouched(&self, range: PageRange) {
         self.free.lock().give_back(range);
-        self.used_pages.fetch_sub(range.count, Ordering::Relaxed);
+        self.uncount(range.count);
     }
 
     /// Detaches written pages from the file and gives their range back.

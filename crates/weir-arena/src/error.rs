@@ -26,4 +26,12 @@ pub enum ArenaError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A file cannot become part of the arena; its bytes can be copied instead.
+    #[error("cannot adopt a file of {len_bytes} bytes: {why}")]
+    NotAdopted {
+        /// Bytes that were to be adopted.
+        len_bytes: u64,
+        /// What stands in the way.
+        why: io::Error,
+    },
 }

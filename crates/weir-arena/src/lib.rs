@@ -13,23 +13,32 @@
 //! | frozen    | [`Extent::freeze`]   | immutable                          | the unused tail given back|
 //! | freed     | last `Bytes` dropped | gone                               | punched out of the memfd  |
 //!
+//! # Memory of others
+//!
+//! Another process reads stored bodies through a [`Window`] onto [`Arena::reading_end`]. What it has
+//! made in a memfd of its own, and sealed, becomes a stored body without being copied:
+//! [`Arena::adopt`].
+//!
 //! # Why a freed page is punched, not overwritten
 //!
 //! A socket's send queue may still refer to a page after the last `Bytes` is gone. Punching a hole
 //! detaches the page from the file, the kernel keeps it until the queue lets go, and the next fill
 //! of that range gets a new page. Overwriting in place was measured to corrupt bytes in flight.
 
+mod adopted;
 mod arena;
 mod error;
 mod extent;
 mod folios;
 mod pages;
 mod registry;
+mod window;
 
 pub use arena::Arena;
 pub use error::ArenaError;
 pub use extent::Extent;
 pub use registry::{Location, locate};
+pub use window::Window;
 
 /// Size of a page, the unit in which extents are placed and counted. Weir targets platforms with
 /// 4 KiB pages; [`Arena::new`] refuses others.
