@@ -32,6 +32,9 @@ pub const PLUGIN_CONFIG_MAX: usize = 1 << 20;
 pub const ALLOWED_MAX: usize = 1_000;
 /// Classes of requests, the default class included. Each has a listener on every worker.
 pub const CLASSES_MAX: usize = 8;
+/// Turns in a hundred that classes may have for their own, all of them together: with more, it is
+/// not priorities that decide.
+pub const SHARES_MAX: u64 = 50;
 /// `rule` blocks in a `guard` block.
 pub const RULES_MAX: usize = 20_000;
 /// Values of all conditions of a rule; a list counts as one.

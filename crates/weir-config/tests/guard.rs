@@ -50,7 +50,7 @@ fn every_setting_of_the_block() {
             keys 500; kernel "auto"; interface "eth0" hook="tcx"
             overload target="10ms" interval="1s"
             list "crawlers" "lists/crawlers.txt"; list "b" "/b"
-            class "bulk" priority=3 queue=0; class "gold" priority=1 queue=7 wait="2s"
+            class "bulk" priority=3 queue=0; class "gold" priority=1 queue=7 wait="2s" share=5
             rule "x" { class "gold"; }
         }"#,
     );
@@ -59,6 +59,7 @@ fn every_setting_of_the_block() {
         priority,
         queue,
         wait: Duration::from_millis(millis),
+        share: if name == "gold" { 5 } else { 0 },
     };
     let list = |name: &str, path: &str| AddressList {
         name: name.to_owned(),

@@ -33,6 +33,8 @@ pub struct ClassInfo {
     pub queue: usize,
     /// How long one of them waits at most.
     pub wait: Duration,
+    /// So many turns in a hundred are its own while one of its requests waits.
+    pub share: u8,
 }
 
 impl Classes {
@@ -44,6 +46,7 @@ impl Classes {
             priority: class.priority,
             queue: class.queue,
             wait: class.wait,
+            share: class.share,
         };
         let names: Box<[ClassInfo]> = classes.iter().map(info).collect();
         let default = names.iter().position(|class| *class.name == *DEFAULT_CLASS).unwrap_or(0);

@@ -93,9 +93,10 @@ impl<T> Due<T> {
 /// Admission to one upstream.
 ///
 /// Every request that arrives ends exactly once: it runs, at once or out of [`Due`]; it is refused,
-/// likewise; or it is cancelled. It runs only while fewer are in flight than the limit says, or of
-/// the highest class no more than the headroom beyond it, and never before one of a higher class
-/// that waits. Nothing keeps a low class from starving: that is for rules with a rate.
+/// likewise; or it is cancelled. It runs only while fewer are in flight than the limit says, or, in
+/// a turn of the highest class, no more than the headroom beyond it. One of a higher class that
+/// waits goes before it, except that classes have their shares of the turns, those beyond the
+/// limit included.
 ///
 /// Times are nanoseconds of a clock that should not go back; if it does, time stands still for one
 /// call.
@@ -152,8 +153,14 @@ impl<T> Gate<T> {
         }
         self.reserve.came(now_ns, class);
         self.move_on(now_ns, due);
-        if self.in_flight < self.places(now_ns, class) {
-            return Arrival::Run(self.admit(now_ns, class, 0));
+        // Whoever waits longer, and is not of a lower class, goes first.
+        if self.queue.first_class().is_none_or(|first| class < first) {
+            while self.in_flight < self.places(now_ns, class) {
+                match self.queue.pop_before(now_ns, class) {
+                    Some(waited) => self.start(now_ns, waited, due),
+                    None => return Arrival::Run(self.admit(now_ns, class, 0)),
+                }
+            }
         }
         if self.limit.asks_until_ns().is_none() {
             self.strain.begin(now_ns);
@@ -206,6 +213,24 @@ impl<T> Gate<T> {
         let waited = self.queue.cancel(now_ns, ticket)?;
         self.counts[waited.class].cancelled += 1;
         Some(waited.item)
+    }
+
+    /// Somebody of a higher class waits for the same as one who waits here: it goes on waiting as
+    /// one of that class, like one that comes now. Whether it is of that class now, in `due` perhaps;
+    /// not if it waits no more, or in a class as high, or if no more may wait there.
+    pub fn raise(&mut self, now_ns: u64, ticket: Ticket, class: usize, due: &mut Due<T>) -> bool {
+        let now_ns = self.timeline.advance(now_ns);
+        let Some(from) = self.queue.class_of(ticket) else { return false };
+        let shed_before = due.shed.len();
+        let is_raised = self.queue.raise(now_ns, ticket, class, &mut due.shed);
+        if is_raised {
+            self.counts[from].raised += 1;
+            self.counts[class].wait_here(1);
+            self.reserve.came(now_ns, class);
+        }
+        self.count_shed_since(shed_before, due);
+        self.move_on(now_ns, due);
+        is_raised
     }
 
     /// Time has passed: sheds whoever has waited too long. To be called at
@@ -358,12 +383,14 @@ impl<T> Gate<T> {
                 break;
             }
             let Some(waited) = self.queue.pop(now_ns, &mut due.shed) else { break };
-            let place = self.admit(now_ns, waited.class, waited.waited_ns);
-            due.start.push((waited, place));
+            self.start(now_ns, waited, due);
         }
-        for index in shed_before..due.shed.len() {
-            let Shed { waited, reason } = &due.shed[index];
-            self.counts[waited.class].shed[reason.index()] += 1;
+        self.count_shed_since(shed_before, due);
+    }
+
+    fn count_shed_since(&mut self, shed_before: usize, due: &Due<T>) {
+        for Shed { waited, reason } in &due.shed[shed_before..] {
+            self.count_shed(waited.class, *reason);
         }
     }
 
@@ -374,6 +401,11 @@ impl<T> Gate<T> {
             true => limit.saturating_add(self.limit.headroom()),
             false => limit,
         }
+    }
+
+    fn start(&mut self, now_ns: u64, waited: Waited<T>, due: &mut Due<T>) {
+        let place = self.admit(now_ns, waited.class, waited.waited_ns);
+        due.start.push((waited, place));
     }
 
     fn admit(&mut self, now_ns: u64, class: usize, waited_ns: u64) -> Place {

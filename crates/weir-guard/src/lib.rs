@@ -42,7 +42,9 @@ pub use keys::{KeyTable, Tag};
 pub use level::{AdmissionLevel, SHARES};
 pub use limit::{AdaptiveLimit, LimitSettings, Outcome};
 pub use permit::Permit;
-pub use queue::{CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, Ticket, Waited};
+pub use queue::{
+    CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, TURN, Ticket, Waited,
+};
 pub use rule::{Count, RuleState};
 pub use rules::Rules;
 pub use subject::{Ends, Fields, Subject};

@@ -7,13 +7,13 @@ use weir_guard::{
 const MS: u64 = 1_000_000;
 
 fn settings(limit: LimitSettings) -> GateSettings {
-    let classes = vec![ClassLimits { entries_max: 10, wait_ns: 60_000 * MS }];
+    let classes = vec![ClassLimits { entries_max: 10, wait_ns: 60_000 * MS, share: 0 }];
     GateSettings { classes, limit, interval_ns: 100 * MS }
 }
 
 #[test]
 fn a_queue_turns_round_when_many_leave_it() {
-    let class = ClassLimits { entries_max: 100, wait_ns: 5000 * MS };
+    let class = ClassLimits { entries_max: 100, wait_ns: 5000 * MS, share: 0 };
     let mut queue = ClassQueue::new(&[class]);
     let mut tickets = Vec::new();
     for number in 0..40 {

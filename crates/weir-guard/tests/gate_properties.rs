@@ -24,6 +24,7 @@ enum GateOp {
     Tick,
     Configure(u32),
     Reclass(Order),
+    Raise(usize, usize),
 }
 
 fn gate_op(with_jumps: bool) -> impl Strategy<Value = GateOp> {
@@ -37,6 +38,7 @@ fn gate_op(with_jumps: bool) -> impl Strategy<Value = GateOp> {
         10 => Just(GateOp::Tick),
         1 => (1u32..6).prop_map(GateOp::Configure),
         2 => prop::sample::select(&ORDERS[..]).prop_map(GateOp::Reclass),
+        5 => (any::<usize>(), 0usize..4).prop_map(|(at, class)| GateOp::Raise(at, class)),
     ]
 }
 
@@ -50,6 +52,8 @@ struct Outside {
     /// Classes were joined by those of others, so that more may wait than their limits say.
     have_joined: bool,
     waiting: BTreeMap<u32, (char, Ticket)>,
+    /// Those who have come to a higher class.
+    raised: BTreeSet<u32>,
     running: Vec<Place>,
     ended: BTreeSet<u32>,
     refused: u32,
@@ -64,13 +68,16 @@ impl Outside {
         for (waited, place) in due.start.drain(..) {
             self.end(&waited);
             assert_eq!(place.class(), waited.class);
-            assert!(waited.waited_ns < limits(self.order)[waited.class].wait_ns);
+            let wait_ns = limits(self.order)[waited.class].wait_ns;
+            assert!(waited.waited_ns < wait_ns || self.raised.contains(&waited.item));
             assert!(self.ended.insert(waited.item));
             self.running.push(place);
             // Nothing arrives within a call, so whoever is above and waits now did so before.
             let rank = |name: char| self.order.find(name).unwrap_or(0);
             let above = self.waiting.values().any(|(name, _)| rank(*name) < waited.class);
-            assert!(!above || due.shed.iter().any(|shed| shed.waited.class < waited.class));
+            let has_share = limits(self.order)[waited.class].share > 0;
+            let is_shed = due.shed.iter().any(|shed| shed.waited.class < waited.class);
+            assert!(!above || has_share || is_shed);
         }
         for shed in due.shed.drain(..) {
             self.end(&shed.waited);
@@ -123,12 +130,13 @@ impl Outside {
             gate.counts().iter().map(count).sum()
         };
         for (rank, class) in gate.counts().iter().enumerate() {
-            let over = class.admitted + class.shed.iter().sum::<u64>() + class.cancelled;
+            let over =
+                class.admitted + class.shed.iter().sum::<u64>() + class.cancelled + class.raised;
             assert_eq!(over + gate.class_waiting(rank) as u64, class.offered);
             assert_eq!(class.delay.buckets.iter().sum::<u64>(), class.admitted);
         }
         // Those of classes that are gone are forgotten.
-        let offered = sum(|class| class.offered);
+        let offered = sum(|class| class.offered).wrapping_sub(sum(|class| class.raised));
         assert!(offered == u64::from(self.arrived) || self.have_joined);
     }
 }
@@ -140,6 +148,7 @@ fn run_gate(limit: LimitSettings, ops: Vec<GateOp>) {
         order: ORDERS[0],
         have_joined: false,
         waiting: BTreeMap::new(),
+        raised: BTreeSet::new(),
         running: Vec::new(),
         ended: BTreeSet::new(),
         refused: 0,
@@ -192,6 +201,17 @@ fn run_gate(limit: LimitSettings, ops: Vec<GateOp>) {
                 let settings = settings(outside.order, LimitSettings::Fixed(limit));
                 gate.configure(now_ns, &settings, &mut due);
             }
+            GateOp::Raise(at, class) if !outside.waiting.is_empty() => {
+                let at = at % outside.waiting.len();
+                let (number, (name, ticket)) = outside.waiting.iter_mut().nth(at).unwrap();
+                if gate.raise(now_ns, *ticket, class, &mut due) {
+                    let to = outside.order.chars().nth(class).unwrap();
+                    assert!(outside.order.find(*name).unwrap() > class);
+                    *name = to;
+                    outside.raised.insert(*number);
+                }
+            }
+            GateOp::Raise(..) => {}
             GateOp::Reclass(order) => {
                 let settings = settings(order, gate.adaptive_limit().settings().clone());
                 let in_flight = gate.in_flight();
@@ -253,7 +273,7 @@ proptest! {
 #[test]
 fn a_limit_doubles_while_nothing_ends() {
     let limit = LimitSettings::Adaptive { floor: 2, initial: 4, ceiling: 100 };
-    let classes = vec![ClassLimits { entries_max: 1000, wait_ns: 10_000 * MS }];
+    let classes = vec![ClassLimits { entries_max: 1000, wait_ns: 10_000 * MS, share: 0 }];
     let settings = GateSettings { classes, limit, interval_ns: INTERVAL_NS };
     let mut gate: Gate<u32> = Gate::new(0, &settings);
     let mut due = Due::default();

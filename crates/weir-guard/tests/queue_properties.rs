@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{MS, ORDERS, Order, heirs, limits};
 use proptest::prelude::*;
 use weir_guard::{ClassLimits, ClassQueue, Heir, Pushed, Shed, ShedReason, Ticket};
@@ -14,6 +16,7 @@ enum QueueOp {
     Expire,
     Cancel(usize),
     Reclass(Order),
+    Raise(usize, usize),
 }
 
 fn queue_op() -> impl Strategy<Value = QueueOp> {
@@ -24,6 +27,7 @@ fn queue_op() -> impl Strategy<Value = QueueOp> {
         1 => Just(QueueOp::Expire),
         1 => (0usize..40).prop_map(QueueOp::Cancel),
         1 => prop::sample::select(&ORDERS[..]).prop_map(QueueOp::Reclass),
+        2 => (0usize..40, 0usize..4).prop_map(|(at, class)| QueueOp::Raise(at, class)),
     ]
 }
 
@@ -34,16 +38,20 @@ struct Model {
     order: Order,
     /// One that goes first in front.
     classes: Vec<ClassModel>,
+    /// When each came.
+    arrived_ns: BTreeMap<u32, u64>,
 }
 
 #[derive(Clone, Default)]
 struct ClassModel {
-    /// Oldest first: number and time.
+    /// Oldest first: number, and since when it is here.
     entries: Vec<(u32, u64)>,
     /// Somebody has waited for half of the time since the class was last empty, or too many left.
     stands: bool,
     /// Who waited in vain, of those who wait no more.
     vain: Vec<bool>,
+    /// Hundredths of a turn that its share has earned while somebody waited.
+    credit: u32,
 }
 
 /// Whether one in eight waited in vain, as a mean in which each counts a sixteenth less than the
@@ -55,18 +63,20 @@ fn is_much(vain: &[bool]) -> bool {
 
 impl Model {
     fn new(order: Order) -> Model {
-        Model { order, classes: vec![ClassModel::default(); order.len()] }
+        let classes = vec![ClassModel::default(); order.len()];
+        Model { order, classes, arrived_ns: BTreeMap::new() }
     }
 
     fn reclass(&mut self, order: Order) {
         let heirs = heirs(self.order, order);
         let before = std::mem::replace(self, Model::new(order));
+        self.arrived_ns = before.arrived_ns;
         for (was, heir) in before.classes.into_iter().zip(heirs) {
             let class = &mut self.classes[heir.rank()];
             class.entries.extend(was.entries);
-            class.entries.sort_by_key(|(number, at_ns)| (*at_ns, *number));
+            class.entries.sort_by_key(|(_, at_ns)| *at_ns);
             if matches!(heir, Heir::Is(_)) {
-                (class.stands, class.vain) = (was.stands, was.vain);
+                (class.stands, class.vain, class.credit) = (was.stands, was.vain, was.credit);
             }
         }
     }
@@ -91,6 +101,7 @@ impl Model {
         if is_full && !self.stands(now_ns, class) {
             return Some(number);
         }
+        self.arrived_ns.insert(number, now_ns);
         let entries = &mut self.classes[class].entries;
         entries.push((number, now_ns));
         is_full.then(|| entries.remove(0).0)
@@ -114,20 +125,57 @@ impl Model {
     }
 
     fn pop(&mut self, now_ns: u64) -> (Option<(u32, u64)>, ShedNumbers) {
-        let mut shed = Vec::new();
-        for class in 0..self.classes.len() {
-            shed.extend(self.expire(now_ns, class));
-            let stands = self.stands(now_ns, class);
-            let class = &mut self.classes[class];
-            if !class.entries.is_empty() {
-                let at = if stands { class.entries.len() - 1 } else { 0 };
-                let (number, at_ns) = class.entries.remove(at);
-                class.vain.push(false);
-                class.stands &= !class.entries.is_empty();
-                return (Some((number, now_ns - at_ns)), shed);
-            }
+        let classes = (0..self.classes.len()).rev();
+        let shed = classes.flat_map(|class| self.expire(now_ns, class)).collect();
+        let first = self.classes.iter().position(|class| !class.entries.is_empty());
+        (first.map(|first| self.take_turn(now_ns, first)), shed)
+    }
+
+    /// The turn of one class, unless another has earned it.
+    fn take_turn(&mut self, now_ns: u64, first: usize) -> (u32, u64) {
+        self.forget_credit();
+        let shares = limits(self.order);
+        let waits: Vec<usize> =
+            (0..shares.len()).filter(|class| !self.classes[*class].entries.is_empty()).collect();
+        waits.iter().for_each(|class| self.classes[*class].credit += shares[*class].share);
+        let has_earned = |class: &&usize| **class != first && self.classes[**class].credit >= 100;
+        let class = *waits.iter().find(has_earned).unwrap_or(&first);
+        let stands = self.stands(now_ns, class);
+        let class = &mut self.classes[class];
+        class.credit = class.credit.saturating_sub(100);
+        let at = if stands { class.entries.len() - 1 } else { 0 };
+        let (number, _) = class.entries.remove(at);
+        class.vain.push(false);
+        class.stands &= !class.entries.is_empty();
+        (number, now_ns - self.arrived_ns[&number])
+    }
+
+    /// Where nobody waits.
+    fn forget_credit(&mut self) {
+        let empty = self.classes.iter_mut().filter(|class| class.entries.is_empty());
+        empty.for_each(|class| class.credit = 0);
+    }
+
+    /// Whether it is of a higher class now, and who has gone for that.
+    fn raise(&mut self, now_ns: u64, number: u32, to: usize) -> (bool, Option<u32>) {
+        let is_here = |class: &ClassModel| class.entries.iter().any(|(n, _)| *n == number);
+        let from = self.classes.iter().position(is_here).filter(|from| to < *from);
+        let Some(from) = from else { return (false, None) };
+        let entries = &self.classes[from].entries;
+        let at = entries.iter().position(|(n, _)| *n == number).unwrap();
+        if now_ns - entries[at].1 >= limits(self.order)[from].wait_ns {
+            return (false, None);
         }
-        (None, shed)
+        let arrived_ns = self.arrived_ns[&number];
+        let gone = self.push(now_ns, to, number);
+        self.arrived_ns.insert(number, arrived_ns);
+        if gone == Some(number) {
+            return (false, None);
+        }
+        let class = &mut self.classes[from];
+        class.entries.remove(at);
+        class.stands &= !class.entries.is_empty();
+        (true, gone)
     }
 
     /// Whether it waited.
@@ -195,11 +243,19 @@ proptest! {
                     prop_assert_eq!(cancelled, waits.then_some(number));
                 }
                 QueueOp::Cancel(_) => {}
+                QueueOp::Raise(at, class) if at < tickets.len() => {
+                    let (ticket, number) = tickets[tickets.len() - 1 - at];
+                    let is_raised = queue.raise(now_ns, ticket, class, &mut shed);
+                    let gone = numbers(&shed).first().map(|(number, _)| *number);
+                    prop_assert_eq!((is_raised, gone), model.raise(now_ns, number, class));
+                }
+                QueueOp::Raise(..) => {}
                 QueueOp::Reclass(order) => {
                     queue.reclass(&limits(order), &heirs(model.order, order));
                     model.reclass(order);
                 }
             }
+            model.forget_credit();
             prop_assert_eq!(queue.len(), model.len());
             for (rank, class) in model.classes.iter().enumerate() {
                 prop_assert_eq!(queue.class_len(rank), class.entries.len());
@@ -218,7 +274,7 @@ proptest! {
 /// millisecond and are then taken at once.
 #[track_caller]
 fn check(came: u64, taken_after_ms: u64, expected: &[u32], expected_shed: &[u32]) {
-    let class = ClassLimits { entries_max: 100, wait_ns: 150 * MS };
+    let class = ClassLimits { entries_max: 100, wait_ns: 150 * MS, share: 0 };
     let mut queue = ClassQueue::new(&[class]);
     for at in 0..came {
         assert!(matches!(queue.push(at * MS, 0, || at as u32), Pushed::Waits(_)));
@@ -241,4 +297,26 @@ fn a_queue_turns_round_when_somebody_has_waited_for_half_of_the_time() {
     check(6, 70, &[5, 4, 3, 2, 1, 0], &[]);
     check(6, 147, &[5, 4, 3], &[0, 1, 2]);
     check(3, 150, &[], &[0, 1, 2]);
+}
+
+proptest! {
+    /// Whatever waits above, a class that always waits has its share, and goes no oftener for that.
+    #[test]
+    fn a_class_that_waits_has_its_share(shares in prop::collection::vec(0u32..=7, 2..=7)) {
+        let limits = |share: &u32| ClassLimits { entries_max: 2, wait_ns: u64::MAX, share: *share };
+        let limits: Vec<ClassLimits> = [0].iter().chain(&shares).map(limits).collect();
+        let mut queue = ClassQueue::new(&limits);
+        let mut turns = vec![0u32; limits.len()];
+        for turn in 1..=1000 {
+            for class in 0..limits.len() {
+                queue.push(0, class, || ());
+            }
+            let class = queue.pop(0, &mut Vec::new()).unwrap().class;
+            turns[class] += 1;
+            for (had, limits) in turns.iter().zip(&limits).skip(1) {
+                let due = turn * limits.share / 100;
+                prop_assert!((due.saturating_sub(shares.len() as u32)..=due).contains(had));
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Accepting connections. Each class has a queue of its own in the kernel, so that a flood in one
-//! does not fill another's; whoever waits in a higher one is let in before anybody in a lower.
+//! does not fill another's; whoever waits in a higher one is let in before anybody in a lower, but
+//! for the share that a lower one has.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,6 +12,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use weir_guard::TURN;
 use weir_net::Listener;
 
 use crate::connection::{self, Accepted};
@@ -52,18 +54,21 @@ pub(crate) async fn accept(worker: Arc<Worker>, queues: Queues, mut stop: watch:
     // Made once: it is asked only when there is nobody to accept.
     let mut stopped = std::pin::pin!(stop.wait_for(|&stop| stop));
     let mut standing = Standing::new(queues.listeners.len());
+    let mut earned = Earned::new(queues.listeners.len());
     // Under overload there is always somebody to accept.
     while !*told.borrow() {
         let (class, arrived) = tokio::select! {
             biased;
-            arrived = queues.next(|class| standing.end(class)) => arrived,
+            arrived = queues.next(|class| { standing.end(class); earned.end(class); }) => arrived,
             _ = &mut stopped => break,
         };
         match arrived {
             Ok((fd, peer)) => {
                 queues.take(&worker, fd, peer);
                 if queues.listeners.len() > 1 {
-                    standing.note(&worker, class, queues.take_turn(&worker, class));
+                    let (taken, is_waiting) = queues.take_turn(&worker, class);
+                    standing.note(&worker, class, is_waiting);
+                    queues.take_shares(&worker, class, taken, &mut earned);
                     // Whoever was let in is served before anybody else is.
                     tokio::task::yield_now().await;
                 }
@@ -93,16 +98,37 @@ impl Queues {
         .await
     }
 
-    /// Lets in more of a class, as many as one turn may; whether somebody may still wait.
-    fn take_turn(&self, worker: &Arc<Worker>, class: usize) -> bool {
+    /// Lets in more of a class, as many as one turn may; how many there were with the first, and
+    /// whether somebody may still wait.
+    fn take_turn(&self, worker: &Arc<Worker>, class: usize) -> (usize, bool) {
         let most = if class == 0 { TURN_FIRST } else { TURN_OTHER };
-        for _ in 1..most {
+        for taken in 1..most {
             match self.listeners[class].accept_waiting() {
                 Some((fd, peer)) => self.take(worker, fd, peer),
-                None => return false,
+                None => return (taken, false),
             }
         }
-        true
+        (most, true)
+    }
+
+    /// So many of a class have been let in: lets in those of lower ones whose share that is.
+    fn take_shares(&self, worker: &Arc<Worker>, class: usize, taken: usize, earned: &mut Earned) {
+        let live = worker.shared.live.load();
+        let classes = &live.config.guard.classes;
+        if classes.len() != self.listeners.len() {
+            return;
+        }
+        for (lower, listener) in self.listeners.iter().enumerate().skip(class + 1) {
+            for _ in 0..earned.add(lower, classes[lower].share, taken) {
+                match listener.accept_waiting() {
+                    Some((fd, peer)) => self.take(worker, fd, peer),
+                    None => {
+                        earned.end(lower);
+                        break;
+                    }
+                }
+            }
+        }
     }
 
     fn take(&self, worker: &Arc<Worker>, fd: OwnedFd, peer: Option<SocketAddr>) {
@@ -141,6 +167,29 @@ async fn pause_accepting(worker: &Worker, cause: &io::Error) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
+/// What each class's share has earned of a connection, in hundredths, while others were let in.
+struct Earned(Vec<usize>);
+
+impl Earned {
+    fn new(classes: usize) -> Earned {
+        Earned(vec![0; classes])
+    }
+
+    /// Nobody waits in a class's queue: nothing is saved up.
+    fn end(&mut self, class: usize) {
+        self.0[class] = 0;
+    }
+
+    /// So many of a higher class were let in: how many of this one are due.
+    fn add(&mut self, class: usize, share: u8, taken: usize) -> usize {
+        let (earned, whole) = (&mut self.0[class], TURN as usize);
+        *earned += usize::from(share) * taken;
+        let due = *earned / whole;
+        *earned %= whole;
+        due
+    }
+}
+
 /// Since when each class's queue has not been empty.
 struct Standing(Vec<Option<Instant>>);
 
@@ -167,5 +216,21 @@ impl Standing {
         let longest = self.0.iter().flatten().map(|since| now.duration_since(*since)).max();
         load.queues_stand(guard.ns_at(now), longest.unwrap_or_default());
         load.touch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_those_who_were_let_in() {
+        let mut earned = Earned::new(3);
+        let due: Vec<usize> = (0..6).map(|_| earned.add(2, 5, 32)).collect();
+        // 1.6 each.
+        assert_eq!(due, [1, 2, 1, 2, 2, 1]);
+        assert_eq!((earned.add(1, 0, 32), earned.add(1, 50, 1)), (0, 0));
+        earned.end(1);
+        assert_eq!((earned.add(1, 50, 1), earned.add(1, 50, 1)), (0, 1));
     }
 }

@@ -1,5 +1,6 @@
 //! Keys of the `guard` block; those of its rules are in [`super::rule`].
 
+use crate::limits::SHARES_MAX;
 use crate::rules::PATH;
 use crate::rules::guard::{GUARD_NAME, INTERFACE_NAME};
 use crate::table::Presence::{Default, Required};
@@ -38,13 +39,21 @@ pub(crate) const GUARD: &[Key] = &[
                 "How long one of them waits at most; then it is refused. Once somebody has waited \
                  for half of it, whoever came last goes first.",
             ),
+            slot(
+                "share",
+                Kind::Number { min: 0, max: SHARES_MAX },
+                Default("0"),
+                "So many of 100 turns at an upstream are its own while one of its requests waits, \
+                 whoever else waits; likewise of 100 connections that are let in. Those of all \
+                 classes are 50 at most: the others go by priority.",
+            ),
         ],
         children: None,
         repeats: true,
         doc: "A class of traffic. Under overload the classes that go first are served first, and \
               the last is the first to be refused. Whatever no rule gives a class is of the class \
               `default`, which has priority 2 unless a line declares it. There are at most 8.",
-        example: "class \"gold\" priority=1 queue=2000 wait=\"1s\"\nclass \"bulk\" priority=3",
+        example: "class \"gold\" priority=1 queue=2000 wait=\"1s\"\nclass \"bulk\" priority=3 share=5",
     },
     Key {
         block: Block::Guard,

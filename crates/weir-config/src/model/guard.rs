@@ -43,6 +43,8 @@ pub struct Class {
     pub queue: usize,
     /// How long one of them waits at most.
     pub wait: Duration,
+    /// So many turns in a hundred are its own while one of its requests waits.
+    pub share: u8,
 }
 
 /// A `list` line: addresses from a file, that rules name as `@name`.
@@ -276,6 +278,7 @@ impl Default for Class {
             wait: Duration::from_secs(5),
         }
     }
+            share: 0,
 }
 
 impl Match {

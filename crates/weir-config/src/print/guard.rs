@@ -42,10 +42,10 @@ impl Printer {
             for list in &guard.lists {
                 out.line(format_args!("list {} {}", quote(&list.name), path(&list.path)));
             }
-            for Class { name, priority, queue, wait } in &guard.classes {
+            for Class { name, priority, queue, wait, share } in &guard.classes {
                 let (name, wait) = (quote(name), time(*wait));
                 out.line(format_args!(
-                    "class {name} priority={priority} queue={queue} wait={wait}"
+                    "class {name} priority={priority} queue={queue} wait={wait} share={share}"
                 ));
             }
             for rule in &guard.rules {

@@ -71,18 +71,19 @@ fn interface() -> impl Strategy<Value = Interface> {
 }
 
 fn classes() -> impl Strategy<Value = Vec<Class>> {
-    let class = ("[a-zA-Z0-9][a-zA-Z0-9._-]{0,10}", 0_usize..=1_000_000, time(1, 600_000));
+    let class =
+        ("[a-zA-Z0-9][a-zA-Z0-9._-]{0,10}", 0_usize..=1_000_000, time(1, 600_000), 0_u8..=6);
     let priorities = prop::sample::subsequence((1..=16_u8).collect::<Vec<_>>(), 1..=8);
     (priorities, vec(class, 8), any::<prop::sample::Index>()).prop_map(
         |(priorities, classes, default)| {
             let default = default.index(priorities.len());
             let classes = priorities.into_iter().zip(classes).enumerate();
-            let class = |(number, (priority, (name, queue, wait)))| {
+            let class = |(number, (priority, (name, queue, wait, share)))| {
                 let name = match number == default {
                     true => DEFAULT_CLASS.to_owned(),
                     false => format!("{name}{number}"),
                 };
-                Class { name, priority, queue, wait }
+                Class { name, priority, queue, wait, share }
             };
             classes.map(class).collect()
         },

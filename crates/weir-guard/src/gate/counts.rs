@@ -32,17 +32,20 @@ pub struct ClassCounts {
     pub shed: [u64; ShedReason::ALL.len()],
     /// Waiting requests whose client went away.
     pub cancelled: u64,
+    /// Waiting requests that went on waiting in a higher class, where they count as offered, too.
+    pub raised: u64,
     /// How long those waited that were admitted; those that did not wait are in it.
     pub delay: DelayHistogram,
 }
 
 impl ClassCounts {
     pub(super) fn add(&mut self, other: &ClassCounts) {
-        let ClassCounts { offered, admitted, queued, shed, cancelled, delay } = other;
+        let ClassCounts { offered, admitted, queued, shed, cancelled, raised, delay } = other;
         self.offered += offered;
         self.admitted += admitted;
         self.queued += queued;
         self.cancelled += cancelled;
+        self.raised += raised;
         self.shed.iter_mut().zip(shed).for_each(|(count, more)| *count += more);
         self.delay.buckets.iter_mut().zip(delay.buckets).for_each(|(count, more)| *count += more);
         self.delay.sum_ns = self.delay.sum_ns.saturating_add(delay.sum_ns);

@@ -40,6 +40,8 @@ struct Entry<T> {
     item: T,
     class: usize,
     arrived_ns: u64,
+    /// Since when it is in its list, by which that is sorted; like the former unless it was moved.
+    since_ns: u64,
 }
 
 impl<T> Slots<T> {
@@ -51,9 +53,9 @@ impl<T> Slots<T> {
         self.len
     }
 
-    /// When the entry in a slot came; `None` for [`NONE`].
-    pub(super) fn arrived_ns(&self, slot: u32) -> Option<u64> {
-        Some(self.slots.get(slot as usize)?.entry.as_ref()?.arrived_ns)
+    /// Since when the entry in a slot is in its class; `None` for [`NONE`].
+    pub(super) fn since_ns(&self, slot: u32) -> Option<u64> {
+        Some(self.slots.get(slot as usize)?.entry.as_ref()?.since_ns)
     }
 
     /// The class of an entry that is still here.
@@ -76,7 +78,7 @@ impl<T> Slots<T> {
             older: NONE,
             newer: NONE,
             sequence: self.sequence,
-            entry: Some(Entry { item, class, arrived_ns }),
+            entry: Some(Entry { item, class, arrived_ns, since_ns: arrived_ns }),
         };
         let at = match self.slots.get_mut(self.free as usize) {
             Some(slot) => {
@@ -109,13 +111,29 @@ impl<T> Slots<T> {
         Some((entry.item, Ticket { slot: at, sequence }, entry.arrived_ns))
     }
 
+    /// Moves an entry to the newest end of another list.
+    pub(super) fn move_to(
+        &mut self,
+        from: &mut Ends,
+        into: &mut Ends,
+        at: u32,
+        class: usize,
+        since_ns: u64,
+    ) {
+        self.unlink(from, at);
+        if let Some(entry) = &mut self.slots[at as usize].entry {
+            (entry.class, entry.since_ns) = (class, since_ns);
+        }
+        self.link(into, at);
+    }
+
     /// Puts the entries of one list into another, whose class they are of from now on, so that all
     /// stand in the order in which they came.
     pub(super) fn merge(&mut self, from: Ends, into: &mut Ends, class: usize) {
         let (mut one, mut other) = (from.oldest, into.oldest);
         *into = Ends::EMPTY;
         loop {
-            let from_one = match (self.came(one), self.came(other)) {
+            let from_one = match (self.since_ns(one), self.since_ns(other)) {
                 (None, None) => return,
                 (Some(came), Some(other_came)) => came < other_came,
                 (came, None) => came.is_some(),
@@ -130,11 +148,6 @@ impl<T> Slots<T> {
             }
             self.link(into, at);
         }
-    }
-
-    /// What the entries of a list rise by.
-    fn came(&self, at: u32) -> Option<(u64, u64)> {
-        Some((self.arrived_ns(at)?, self.slots.get(at as usize)?.sequence))
     }
 
     /// Puts a slot at the newest end of a list.

@@ -10,15 +10,15 @@ pub(crate) type Order = &'static str;
 /// What may come after each other. The first is that with which tests begin.
 pub(crate) const ORDERS: [Order; 6] = ["abc", "cba", "bc", "dabc", "b", "acdb"];
 
-/// The limits of each class: entries and milliseconds.
+/// The limits of each class: entries, milliseconds and share.
 pub(crate) fn limits_of(name: char) -> ClassLimits {
-    let (entries_max, wait_ms) = match name {
-        'a' => (3, 300),
-        'b' => (5, 50),
-        'c' => (2, 1000),
-        _ => (4, 200),
+    let (entries_max, wait_ms, share) = match name {
+        'a' => (3, 300, 0),
+        'b' => (5, 50, 15),
+        'c' => (2, 1000, 30),
+        _ => (4, 200, 5),
     };
-    ClassLimits { entries_max, wait_ns: wait_ms * MS }
+    ClassLimits { entries_max, wait_ns: wait_ms * MS, share }
 }
 
 pub(crate) fn limits(order: Order) -> Vec<ClassLimits> {

@@ -89,7 +89,7 @@ enum Where {
 const AGAIN_NS: u64 = 10_000_000;
 
 fn settings(limit: LimitSettings, classes: usize, wait_s: f64) -> GateSettings {
-    let class = ClassLimits { entries_max: 1024, wait_ns: (wait_s * 1e9) as u64 };
+    let class = ClassLimits { entries_max: 1024, wait_ns: (wait_s * 1e9) as u64, share: 0 };
     GateSettings { classes: vec![class; classes], limit, interval_ns: SECOND / 10 }
 }
 
@@ -129,6 +129,16 @@ impl Simulation {
         };
         simulation.set_rates(rates);
         simulation
+    }
+
+    /// Classes have so many of 100 turns for their own.
+    pub(crate) fn set_shares(&mut self, shares: &[u32]) {
+        let limit = self.gate.adaptive_limit().settings().clone();
+        let mut settings = settings(limit, shares.len(), 0.5);
+        for (class, share) in settings.classes.iter_mut().zip(shares) {
+            class.share = *share;
+        }
+        self.gate.configure(self.now_ns as u64, &settings, &mut self.due);
     }
 
     pub(crate) fn set_rates(&mut self, rates: &[f64]) {

@@ -185,3 +185,24 @@ fn an_origin_that_refuses_is_asked_for_less() {
         [answered / 40.0 / (0.75 * peak), 1.0 - f64::from(simulation.refused) / answered]
     });
 }
+
+/// Whatever the top class takes, what it may have beyond the limit included.
+#[test]
+fn a_class_has_its_share() {
+    let model = exponential();
+    let peak = model.capacity();
+    for limit in [as_served(), LimitSettings::Fixed(model.servers as u32)] {
+        let bounds = [("goodput", 0.92, 0.88), ("share", 0.95, 0.9), ("no more", 0.95, 0.9)];
+        check("a share of 10", bounds, |seed| {
+            let mut simulation =
+                Simulation::new(seed, model, limit.clone(), &[2.0 * peak, 0.5 * peak, 0.5 * peak]);
+            simulation.set_shares(&[0, 10, 0]);
+            simulation.run(15.0);
+            simulation.forget();
+            simulation.run(40.0);
+            let low = f64::from(simulation.clients[1].answered);
+            let all = f64::from(simulation.answered());
+            [all / 40.0 / peak, low / all / 0.1, 0.1 * all / low]
+        });
+    }
+}

@@ -94,8 +94,17 @@ fn classes(shown: &mut String, guard: &Value) {
             number(&class["shed"]),
             rate("admitted_per_s"),
             rate("refused_per_s"),
-            rate("shed_per_s")
+            rate("shed_per_s"),
+            share(class)
         );
+    }
+}
+
+/// The turns that are a class's own.
+fn share(class: &Value) -> String {
+    match number(&class["share"]) {
+        0 => String::new(),
+        share => format!("  share {share}"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::check::{Line, Lines};
 use crate::files::LIST_PURPOSE;
-use crate::limits::{CLASSES_MAX, LISTS_MAX, RULES_MAX};
+use crate::limits::{CLASSES_MAX, LISTS_MAX, RULES_MAX, SHARES_MAX};
 use crate::model::{
     AddressList, AddressSet, Class, Config, DEFAULT_CLASS, Guard, GuardRule, Interface,
     InterfaceHook, KernelUse, Match,
@@ -183,6 +183,7 @@ impl Build<'_, '_> {
             }
             classes.push(class(line));
         }
+        self.check_shares(lines);
         let is_default =
             |line: &Line| line.value::<String>("name").as_deref() == Some(DEFAULT_CLASS);
         let mut lines_max = CLASSES_MAX;
@@ -202,6 +203,22 @@ impl Build<'_, '_> {
         let mut classes = classes.into_iter().collect::<Option<Vec<_>>>()?;
         classes.sort_by_key(|class| class.priority);
         Some(classes)
+    }
+
+    /// Reports the class with which shares are too many.
+    fn check_shares(&mut self, lines: &Lines) {
+        let mut sum = 0;
+        for line in lines.all("class") {
+            sum += line.value::<u64>("share").unwrap_or(0);
+            if sum > SHARES_MAX {
+                let message = format!(
+                    "shares of classes are {sum} in all with this one, and {SHARES_MAX} at most: \
+                     the other turns go by priority"
+                );
+                self.source.error(line.span_of("share"), message);
+                return;
+            }
+        }
     }
 
     fn report_default_priority(&mut self, span: Span, priority: u8) {
@@ -295,5 +312,6 @@ fn class(line: &Line) -> Option<Class> {
         priority: line.value("priority")?,
         queue: line.value("queue")?,
         wait: line.value("wait")?,
+        share: line.value("share")?,
     })
 }

@@ -65,6 +65,7 @@ struct Penalties {
 struct ClassStatus {
     name: String,
     priority: u8,
+    share: u8,
     admitted: u64,
     refused: u64,
     shed: u64,
@@ -182,6 +183,7 @@ fn classes(guard: &Guard, rules: &Rules, counters: Option<&Counters>) -> Vec<Cla
             priority: class.priority,
             admitted: counted(Offer::Admitted),
             refused: counted(Offer::Refused),
+            share: class.share,
             shed: counted(Offer::Shed),
             admitted_per_s,
             refused_per_s,
