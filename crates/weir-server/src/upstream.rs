@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use http::{Request, Response, StatusCode};
+use weir_cache::Lead;
 use weir_config::{self as config, Concurrency};
 use weir_guard::{ClassRef, Classes, GateSettings, LimitSettings, Outcome, ShedReason};
 use weir_origin::error::{ErrorKind, OriginError};
@@ -53,24 +54,37 @@ impl Upstream {
         request: Request<RequestBody>,
         choice: Choice,
     ) -> Result<Response<ResponseBody>, OriginError> {
-        self.send_unless(worker, class, request, choice, pending()).await
+        self.send_when_its_turn(worker, class, None, request, choice, pending()).await
     }
 
-    /// The same, unless `gone` comes before its turn: then nobody waits for it any more.
+    /// The same for all that follow `lead`, unless `gone` comes before its turn: then nobody waits
+    /// for it any more.
     ///
     /// # Errors
     /// As [`Upstream::send`].
-    pub(crate) async fn send_unless(
+    pub(crate) async fn send_leading(
+        &self,
+        worker: usize,
+        (class, lead): (ClassRef, &Lead),
+        request: Request<RequestBody>,
+        choice: Choice,
+        gone: impl Future<Output = ()>,
+    ) -> Result<Response<ResponseBody>, OriginError> {
+        self.send_when_its_turn(worker, class, Some(lead), request, choice, gone).await
+    }
+
+    async fn send_when_its_turn(
         &self,
         worker: usize,
         class: ClassRef,
+        lead: Option<&Lead>,
         request: Request<RequestBody>,
         choice: Choice,
         gone: impl Future<Output = ()>,
     ) -> Result<Response<ResponseBody>, OriginError> {
         let entered = tokio::select! {
             biased;
-            entered = self.gate.enter(class) => entered.map_err(ShedReason::as_str),
+            entered = self.gate.enter(class, lead) => entered.map_err(ShedReason::as_str),
             () = gone => Err("nobody waits for it"),
         };
         let passing = entered.map_err(|why| {

@@ -221,3 +221,73 @@ fn a_limit_that_was_lowered_stays_so_while_classes_change() {
         assert_eq!(limit(), lowered, "{order:?}");
     }
 }
+
+/// Without it, whoever is of the last class waits for as long as others come.
+#[test]
+fn a_class_has_its_share_whoever_waits_before_it() {
+    let guard = classes(&["gold", "default", "bulk share=50"]);
+    let front = Front::start(&guard, "1");
+    std::thread::scope(|scope| {
+        front.begin(scope, "default", "/in");
+        for path in ["/gold/1", "/gold/2", "/gold/3", "/gold/4"] {
+            front.begin(scope, "gold", path);
+        }
+        front.begin(scope, "bulk", "/bulk/1");
+        front.begin(scope, "bulk", "/bulk/2");
+        let order = [0; 6].map(|_| front.held.next());
+        let expected = ["/gold/1", "/bulk/1", "/gold/2", "/bulk/2", "/gold/3", "/gold/4"];
+        assert_eq!(order, expected);
+        front.held.let_answer(1);
+    });
+    let output =
+        command(front.weir.directory(), &["guard", "status", "--admin", &front.admin.to_string()]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let line = shown.lines().find(|line| line.starts_with("bulk"));
+    assert!(line.unwrap().ends_with("  share 50"), "{shown}");
+}
+
+/// A customer waits for a page that a crawler has asked for: its turn is the customer's.
+#[test]
+fn who_leads_goes_with_the_highest_of_those_who_follow() {
+    let front = &Front::start(&classes(&["gold", "default", "bulk"]), "1");
+    std::thread::scope(|scope| {
+        front.begin(scope, "default", "/in");
+        for path in ["/bulk/1", "/bulk/2", "/bulk/3", "/shared/1"] {
+            front.begin(scope, "bulk", path);
+        }
+        front.begin(scope, "default", "/default");
+        // Followers are nobody to the gate; that the leader is of their class now is what it knows.
+        let follow = |class: &'static str| {
+            let raised = || front.class(class)["offered"].as_u64().unwrap();
+            let before = raised();
+            scope.spawn(move || assert_eq!(front.ask(class, "/shared/1").status, 200));
+            assert!(wait_for(PATIENCE, || (raised() > before).then_some(())).is_some());
+        };
+        follow("gold");
+        let waiting = |name: &str| front.class(name)["waiting"].as_u64().unwrap();
+        assert_eq!(["gold", "default", "bulk"].map(waiting), [1, 1, 3]);
+        let order = [0; 5].map(|_| front.held.next());
+        assert_eq!(order, ["/shared/1", "/default", "/bulk/1", "/bulk/2", "/bulk/3"]);
+        front.held.let_answer(1);
+    });
+    assert_eq!(front.class("bulk")["raised"], 1);
+}
+
+/// So it is where the leader was of a class that other classes have come before since.
+#[test]
+fn who_leads_is_raised_also_after_classes_have_changed() {
+    let front = &Front::start(&classes(&["default", "bulk"]), "1");
+    std::thread::scope(|scope| {
+        front.begin(scope, "default", "/in");
+        front.begin(scope, "bulk", "/shared/1");
+        front.begin(scope, "default", "/default");
+        front.reload(&classes(&["gold", "bulk", "default"]), "1");
+        let gold = scope.spawn(|| assert_eq!(front.ask("gold", "/shared/1").status, 200));
+        let raised = || (front.class("gold")["waiting"] == 1).then_some(());
+        assert!(wait_for(PATIENCE, raised).is_some());
+        assert_eq!(front.held.next(), "/shared/1");
+        assert_eq!(front.held.next(), "/default");
+        gold.join().unwrap();
+        front.held.let_answer(1);
+    });
+}

@@ -1,5 +1,6 @@
 //! Collapsing: of the requests that miss at the same time, one leads and the others follow.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -64,12 +65,19 @@ impl Outcome {
 }
 
 /// A request that waits for another's answer. Dropping it ends the waiting and nothing else.
-#[derive(Debug)]
 pub struct Follow {
+    flight: Arc<Flight>,
     outcome: watch::Receiver<Option<Outcome>>,
 }
 
 impl Follow {
+    /// Tells the leader how urgent it is: the more, the greater the number, which means what the
+    /// callers agree on. Followers are many; it costs next to nothing where another has said as
+    /// much.
+    pub fn urge(&self, urgency: u64) {
+        self.flight.urge(urgency);
+    }
+
     /// Waits until the leader knows. `request` is this request's head, to see whether the answer is
     /// one it selects. The limit on the waiting is the caller's.
     pub async fn wait(mut self, request: &HeaderMap) -> Outcome {
@@ -80,9 +88,15 @@ impl Follow {
         match outcome {
             Some(outcome) if outcome.suits(request) => outcome,
             Some(_) => Outcome::Retry,
-            // The flight is gone with its sender; a leader always sends first.
+            // Not while this holds the flight, whose sender it is; a leader always sends, too.
             None => Outcome::Failed(Failure::abandoned()),
         }
+    }
+}
+
+impl fmt::Debug for Follow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follow").field("key", &self.flight.key).finish_non_exhaustive()
     }
 }
 
@@ -116,7 +130,8 @@ impl Cache {
         let mut flights = inner.flights(hash).lock();
         if let Some(flight) = flights.to_follow(hash, key, request, confined) {
             inner.counters.collapsed.fetch_add(1, Relaxed);
-            return Collapse::Follow(Follow { outcome: flight.outcome.subscribe() });
+            let (outcome, flight) = (flight.outcome.subscribe(), Arc::clone(flight));
+            return Collapse::Follow(Follow { flight, outcome });
         }
         // A fill stores its object before it leaves the table, so what has landed since the lookup
         // is found here.

@@ -400,3 +400,34 @@ fn who_steps_down_leaves_the_lead_to_a_follower() {
     let _again = follow(&cache, "");
     drop(next);
 }
+
+/// What the leader sees is the most that anybody has said, whether it waited by then or not.
+#[test]
+fn followers_urge_the_leader() {
+    let cache = cache();
+    let lead = lead(&cache, "");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let hears_nothing = |than| {
+        let waits = tokio::time::timeout(Duration::from_millis(20), lead.more_urgent(than));
+        runtime.block_on(waits).is_err()
+    };
+    assert!(hears_nothing(0));
+    let followers: Vec<Follow> = (0..3).map(|_| follow(&cache, "")).collect();
+    for (follow, urgency) in followers.iter().zip([3, 9, 5]) {
+        follow.urge(urgency);
+    }
+    assert_eq!(runtime.block_on(lead.more_urgent(2)), 9);
+    assert!(hears_nothing(9));
+    let heard = runtime.block_on(async {
+        let later = async {
+            tokio::task::yield_now().await;
+            follow(&cache, "").urge(10);
+        };
+        tokio::join!(lead.more_urgent(9), later).0
+    });
+    assert_eq!(heard, 10);
+    lead.step_down();
+    for follow in followers {
+        assert!(matches!(wait(follow, ""), Outcome::Retry));
+    }
+}

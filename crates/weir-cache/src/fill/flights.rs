@@ -1,12 +1,12 @@
 //! The flights of a shard: what is being fetched now, by key.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use http::HeaderMap;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::collapse::Outcome;
 use crate::key::{Key, KeyRef};
@@ -24,12 +24,45 @@ pub(crate) struct Flight {
     pub(super) outcome: watch::Sender<Option<Outcome>>,
     /// Its response must not be stored.
     pub(super) purged: AtomicBool,
+    urgency: Urgency,
+}
+
+/// How urgent those who follow a flight are; what that means is their affair.
+#[derive(Default)]
+struct Urgency {
+    most: AtomicU64,
+    /// It has risen. The leader alone waits for that.
+    rises: Notify,
 }
 
 impl Flight {
     pub(super) fn new(key: Key, hash: u64, expected: Option<Selectors>, confined: bool) -> Flight {
         let (outcome, _) = watch::channel(None);
-        Flight { key, hash, expected, confined, outcome, purged: AtomicBool::new(false) }
+        let (purged, urgency) = (AtomicBool::new(false), Urgency::default());
+        Flight { key, hash, expected, confined, outcome, purged, urgency }
+    }
+
+    /// Somebody follows to whom it is so urgent. One load, unless it is more urgent to nobody else.
+    pub(super) fn urge(&self, urgency: u64) {
+        let Urgency { most, rises } = &self.urgency;
+        if most.load(Ordering::Relaxed) < urgency
+            && most.fetch_max(urgency, Ordering::Relaxed) < urgency
+        {
+            rises.notify_one();
+        }
+    }
+
+    /// Waits until it is more urgent than that to somebody.
+    pub(super) async fn more_urgent(&self, than: u64) -> u64 {
+        let Urgency { most, rises } = &self.urgency;
+        loop {
+            // A rise that nobody waits for yet is kept for whoever waits next.
+            let urgency = most.load(Ordering::Relaxed);
+            if urgency > than {
+                return urgency;
+            }
+            rises.notified().await;
+        }
     }
 
     /// Whether the flight's response is, or is likely to be, one that `request` selects.

@@ -51,6 +51,16 @@ impl Lead {
         self.flight.as_ref().map(|flight| &flight.key)
     }
 
+    /// Waits until somebody follows to whom it is more urgent than that, and says how urgent. If
+    /// nobody ever does, it waits for ever; dropping it loses nothing.
+    pub async fn more_urgent(&self, than: u64) -> u64 {
+        match &self.flight {
+            Some(flight) => flight.more_urgent(than).await,
+            // It has landed.
+            None => std::future::pending().await,
+        }
+    }
+
     /// The response cannot be stored: the followers ask the source themselves, and so do others
     /// for the next seconds, without waiting for each other, until an answer can be stored.
     pub fn pass(mut self, now_ms: u64) {

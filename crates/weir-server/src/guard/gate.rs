@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
+use weir_cache::Lead;
 use weir_guard::{
     Arrival, ClassRef, Classes, Due, Gate, GateSettings, Outcome, Place, ShedReason, Ticket,
 };
@@ -99,11 +100,15 @@ impl UpstreamGate {
         self.is_overloaded.load(Relaxed)
     }
 
-    /// Waits for a place.
+    /// Waits for a place; in a higher class from when somebody of that one follows `lead`.
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn enter(self: &Arc<Self>, class: ClassRef) -> Result<Passing, ShedReason> {
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        class: ClassRef,
+        lead: Option<&Lead>,
+    ) -> Result<Passing, ShedReason> {
         let mut answer = None;
         let arrival = self.change(|Inner { gate, classes, due }, now_ns| {
             let make = || {
@@ -118,7 +123,11 @@ impl UpstreamGate {
             (Arrival::Wait(ticket), Some(answer)) => {
                 self.watch();
                 let gate = Arc::clone(self);
-                Waiting { gate, ticket, answer, is_over: false }.wait().await
+                let waiting = Waiting { gate, ticket, answer, is_over: false };
+                match lead {
+                    None => waiting.wait().await,
+                    Some(lead) => waiting.wait_for_all(lead, class).await,
+                }
             }
             (Arrival::Shed(reason), _) => Err(reason),
             // A ticket without an entry: the gate never makes one.
@@ -213,6 +222,30 @@ impl Drop for UpstreamGate {
 impl Waiting {
     async fn wait(mut self) -> Result<Passing, ShedReason> {
         let answer = (&mut self.answer).await;
+        self.end(answer)
+    }
+
+    /// The same for all that follow one of a class, who go with the highest of them.
+    async fn wait_for_all(mut self, lead: &Lead, class: ClassRef) -> Result<Passing, ShedReason> {
+        let mut urgency = class.urgency();
+        loop {
+            let more = tokio::select! {
+                biased;
+                answer = &mut self.answer => return self.end(answer),
+                more = lead.more_urgent(urgency) => more,
+            };
+            urgency = more;
+            let ticket = self.ticket;
+            self.gate.change(|Inner { gate, classes, due }, now_ns| {
+                gate.raise(now_ns, ticket, classes.rank(ClassRef::of_urgency(more)), due);
+            });
+        }
+    }
+
+    fn end(
+        &mut self,
+        answer: Result<Result<Place, ShedReason>, RecvError>,
+    ) -> Result<Passing, ShedReason> {
         self.is_over = true;
         match answer {
             Ok(Ok(place)) => Ok(self.gate.passing(place)),

@@ -83,7 +83,7 @@ pub(super) fn in_background(leading: Leading, flight: Lead) {
 async fn go(leading: Leading, flight: Lead, mut answer: oneshot::Sender<Led>, is_waited_for: bool) {
     let request_time_ms = coarse_unix_ms();
     leading.route.variants.hold(leading.target.variant, request_time_ms);
-    let response = match ask_origin(&leading, &mut answer, is_waited_for).await {
+    let response = match ask_origin(&leading, &flight, &mut answer, is_waited_for).await {
         Ok(response) => response,
         Err(Unasked::Failed(error)) => {
             let led = failed(&leading, flight, error);
@@ -147,6 +147,7 @@ enum Unasked {
 /// Sends the request, with the stored response's validators or without any conditions.
 async fn ask_origin(
     leading: &Leading,
+    flight: &Lead,
     answer: &mut oneshot::Sender<Led>,
     is_waited_for: bool,
 ) -> Result<Response<ResponseBody>, Unasked> {
@@ -177,7 +178,7 @@ async fn ask_origin(
         }
     };
     let worker = connection.worker.index;
-    let mut sent = upstream.send_unless(worker, *class, request, choice, gone).await;
+    let mut sent = upstream.send_leading(worker, (*class, flight), request, choice, gone).await;
     if let Some(passage) = passage {
         passage.sent_on(&upstream.group, began, &mut sent, is_waited_for);
     }
@@ -192,7 +193,8 @@ fn failed(leading: &Leading, flight: Lead, error: OriginError) -> Led {
         }
         None => {
             if error.kind() == ErrorKind::Overloaded {
-                // It was its class's turn that did not come; who follows may be of a higher one.
+                // It was its class's turn that did not come; who follows may be of a higher one, in
+                // which no more could wait.
                 flight.step_down();
             } else {
                 flight.fail(Failure::new(error.status(), error.to_string()));
