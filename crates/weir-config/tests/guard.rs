@@ -133,7 +133,7 @@ fn every_condition() {
 #[test]
 fn every_action() {
     let all = rule(
-        "path \"/a\"; class \"gold\"; rate 10 burst=5 per=\"minute\"; concurrency 20; pass; always
+        "path \"/a\"; class \"gold\"; rate 10 burst=5 per=\"minute\"; concurrency 20; pass; always; dry-run
          by \"source/24,56\"; unit \"requests\"; answer \"reset\"
          penalty after=20 within=\"10s\" lasts=\"1m\"",
     );
@@ -148,6 +148,7 @@ fn every_action() {
         refuse: false,
         pass: true,
         always: true,
+        dry_run: true,
         answer: RefusalAnswer::Reset,
         penalty: Some(Penalty {
             after: 20,

@@ -36,6 +36,8 @@ pub struct Decision {
 #[derive(Debug, Default)]
 struct More {
     refusal: Option<Refused>,
+    /// The first rule that would have refused it.
+    dry_run: Option<u32>,
     places: Vec<Permit>,
 }
 
@@ -92,6 +94,16 @@ impl Decision {
         self.more.as_ref()?.refusal
     }
 
+    /// The first rule that would have refused it, were it not only tried.
+    #[inline]
+    pub fn dry_run(&self) -> Option<u32> {
+        self.more.as_ref()?.dry_run
+    }
+
+    pub(crate) fn note_dry_run(&mut self, rule: u32) {
+        self.more.get_or_insert_default().dry_run.get_or_insert(rule);
+    }
+
     /// Whether no rule after those that were met counts.
     pub(crate) fn has_passed(&self) -> bool {
         self.has_passed
@@ -111,7 +123,8 @@ impl Decision {
 
     /// It is refused, and needs no places any more.
     pub(crate) fn refuse(&mut self, refused: Refused) {
-        self.more = Some(Box::new(More { refusal: Some(refused), places: Vec::new() }));
+        let more = More { refusal: Some(refused), ..More::default() };
+        self.more = Some(Box::new(more));
     }
 
     pub(crate) fn hold(&mut self, places: Permit) {

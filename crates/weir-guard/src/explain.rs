@@ -48,6 +48,8 @@ pub struct Limit {
     pub holds: bool,
     /// It holds at all times.
     pub always: bool,
+    /// It is only tried, and lets through what it would refuse.
+    pub dry_run: bool,
     /// It refuses all.
     pub refuses_all: bool,
     /// Tokens left in the bucket of this request, if it has a rate.
@@ -61,6 +63,11 @@ pub struct Limit {
 impl Limit {
     /// Whether the next request is refused.
     fn refuses(&self) -> bool {
+        !self.dry_run && self.is_exceeded()
+    }
+
+    /// Whether the next request is refused, or would be if the rule were not only tried.
+    pub fn is_exceeded(&self) -> bool {
         let is_full = self.running.is_some_and(|(running, most)| running >= most);
         self.holds && (self.refuses_all || self.tokens_left == Some(0) || is_full)
     }
@@ -145,6 +152,7 @@ impl Rules {
             of_connections: rule.is_of_connections,
             holds: rule.always || moment.is_overloaded,
             always: rule.always,
+            dry_run: rule.dry_run,
             refuses_all: rule.refuse,
             tokens_left: rule.pace.as_ref().and_then(left),
             running: rule.concurrency.and_then(running),

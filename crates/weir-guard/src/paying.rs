@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use crate::bucket::Taken;
-use crate::decision::{Ban, Moment, Refused};
+use crate::decision::{Ban, Decision, Moment, Refused};
 use crate::keys::Tag;
 use crate::permit::{Permit, Toll};
 use crate::rule::{Count, Rule};
@@ -19,16 +19,22 @@ pub(crate) struct Paying<'r> {
     places: Permit,
     /// Whose tokens it took, and by which key.
     paid: SmallVec<[(&'r Rule, Option<Tag>); 2]>,
+    /// The first rule that would have refused it, were it not only tried.
+    dry_run: Option<u32>,
 }
 
 impl<'r> Paying<'r> {
     pub(crate) fn new(tables: &'r Tables, ends: &'r Ends, moment: Moment) -> Paying<'r> {
-        Paying { tables, ends, moment, places: Permit::default(), paid: SmallVec::new() }
+        let (places, paid) = (Permit::default(), SmallVec::new());
+        Paying { tables, ends, moment, places, paid, dry_run: None }
     }
 
-    /// The places it has taken.
-    pub(crate) fn into_places(self) -> Permit {
-        self.places
+    /// Gives a decision the places it has taken, and what rules would have done that are tried.
+    pub(crate) fn end(self, decision: &mut Decision) {
+        decision.hold(self.places);
+        if let Some(rule) = self.dry_run {
+            decision.note_dry_run(rule);
+        }
     }
 
     /// Pays a rule; `value` is the key of the named value that the rule has buckets for.
@@ -54,6 +60,11 @@ impl<'r> Paying<'r> {
         };
         if !rule.always && !self.moment.is_overloaded {
             rule.state.count(self.moment.worker, Count::Spared);
+            return Ok(());
+        }
+        if rule.dry_run {
+            rule.state.count(self.moment.worker, Count::DryRun);
+            self.dry_run.get_or_insert(number);
             return Ok(());
         }
         rule.state.count(self.moment.worker, refused.reason);

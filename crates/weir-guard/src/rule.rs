@@ -24,6 +24,7 @@ pub(crate) struct Rule {
     pub(crate) refuse: bool,
     pub(crate) pass: bool,
     pub(crate) always: bool,
+    pub(crate) dry_run: bool,
     pub(crate) answer: RefusalAnswer,
     pub(crate) penalty: Option<(Pace, Ban)>,
     /// It counts connections, and is decided for them.
@@ -68,12 +69,14 @@ pub enum Count {
     Refused,
     /// It would have refused, were there overload.
     Spared,
+    /// It would have refused, were it not only tried.
+    DryRun,
 }
 
 impl Count {
     /// All of them.
-    pub const ALL: [Count; 5] =
-        [Count::Met, Count::Rate, Count::Concurrency, Count::Refused, Count::Spared];
+    pub const ALL: [Count; 6] =
+        [Count::Met, Count::Rate, Count::Concurrency, Count::Refused, Count::Spared, Count::DryRun];
 
     /// The word in metrics and logs.
     pub fn as_str(self) -> &'static str {
@@ -83,6 +86,7 @@ impl Count {
             Count::Concurrency => "concurrency",
             Count::Refused => "refused",
             Count::Spared => "spared",
+            Count::DryRun => "dry-run",
         }
     }
 }
@@ -118,6 +122,7 @@ impl Rule {
             refuse: rule.refuse,
             pass: rule.pass,
             always: rule.always,
+            dry_run: rule.dry_run,
             answer: rule.answer,
             penalty,
             is_of_connections: rule.is_of_connections(),

@@ -238,7 +238,7 @@ impl Rules {
             }
         }
         if let Some(paying) = paying {
-            decision.hold(paying.into_places());
+            paying.end(decision);
         }
     }
 

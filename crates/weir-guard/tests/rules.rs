@@ -39,6 +39,7 @@ fn rule(name: &str) -> GuardRule {
         refuse: false,
         pass: false,
         always: true,
+        dry_run: false,
         answer: RefusalAnswer::Status(503),
         penalty: None,
     }
@@ -381,7 +382,6 @@ prop_compose! {
         method in prop::option::of(prop::bool::ANY),
         others in prop::collection::vec(prop::option::weighted(0.1, prop::bool::ANY), 5),
     ) -> Match {
-        // One that holds, or one that does not, if there is any.
         let either = |at: usize, holds: &str, fails: &str| -> Vec<String> {
             others[at].map(|it| if it { holds } else { fails }.to_owned()).into_iter().collect()
         };

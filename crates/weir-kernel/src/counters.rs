@@ -37,6 +37,8 @@ pub struct RuleCounters {
     /// Those of them that it would have dropped, were there overload. `None` of rules for always,
     /// and of those with buckets by source, whom the kernel does not look up for that.
     pub spared: Option<u64>,
+    /// Those of them that it would have dropped, were it not only tried. `None` of other rules.
+    pub dry_run: Option<u64>,
 }
 
 impl Counters {
@@ -52,7 +54,8 @@ impl Counters {
             RuleCounters {
                 name: rule.name.clone(),
                 offered: word(OFFERED) + word(SPARED_ALL),
-                dropped: word(DROPPED),
+                dropped: if rule.dry_run { 0 } else { word(DROPPED) },
+                dry_run: rule.dry_run.then(|| word(DROPPED)),
                 spared: can_spare.then(|| word(SPARED) + word(SPARED_ALL)),
             }
         });

@@ -146,6 +146,7 @@ fn rule() -> Rule {
         limit: None,
         pass: false,
         always: true,
+        dry_run: false,
     }
 }
 

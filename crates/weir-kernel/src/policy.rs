@@ -43,6 +43,8 @@ pub(crate) struct Rule {
     pub(crate) limit: Option<Limit>,
     pub(crate) pass: bool,
     pub(crate) always: bool,
+    /// What it would drop is counted, and let through.
+    pub(crate) dry_run: bool,
 }
 
 /// What a rule lets through.
@@ -171,6 +173,7 @@ impl Rule {
             limit,
             pass: rule.pass,
             always: rule.always,
+            dry_run: rule.dry_run,
         }
     }
 

@@ -32,6 +32,7 @@ pub(crate) fn rule(name: &str, change: impl FnOnce(&mut GuardRule)) -> GuardRule
         refuse: false,
         pass: false,
         always: true,
+        dry_run: false,
         answer: RefusalAnswer::Reset,
         penalty: None,
     };

@@ -226,6 +226,9 @@ impl Record {
                 class: decided.and_then(|decided| rules.classes().name(decided.class())),
                 refused: self.refused(),
                 rule: refusal.and_then(|refused| rules.name(refused.rule)),
+                dry_run: decided
+                    .and_then(|decided| decided.0.dry_run())
+                    .and_then(|rule| rules.name(rule)),
             },
         );
     }
@@ -262,6 +265,7 @@ pub(crate) fn log_unread(connection: &Connection, status: u16) {
             class: None,
             refused: None,
             rule: None,
+            dry_run: None,
         },
     );
 }

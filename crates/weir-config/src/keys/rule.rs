@@ -252,6 +252,13 @@ header "authorization" absent=#true"#,
         "`rate`, `concurrency` and `refuse` act at all times, not under overload only.",
         "always\nrefuse",
     ),
+    action(
+        "dry-run",
+        "The rule is only tried. It matches, its buckets count, and it gives its class and lets `pass` \
+         as it says; but what it would refuse is let through, counted as `dry-run` and noted in the \
+         access log, and no penalty follows.",
+        "dry-run\nrate 5\nby \"source\"",
+    ),
     Key {
         arguments: &[slot(
             "status",

@@ -81,6 +81,8 @@ pub struct GuardRule {
     pub pass: bool,
     /// Rate, concurrency and refusal hold at all times, not only under overload.
     pub always: bool,
+    /// It is only tried: what it would refuse is counted, and let through.
+    pub dry_run: bool,
     /// How they are refused.
     pub answer: RefusalAnswer,
     /// Who is refused too often is not let in for a while.

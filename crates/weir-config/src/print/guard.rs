@@ -61,9 +61,12 @@ impl Printer {
                 out.line(format_args!("class {}", quote(class)));
             }
             out.limits_of(rule);
-            for (key, is_set) in
-                [("refuse", rule.refuse), ("pass", rule.pass), ("always", rule.always)]
-            {
+            for (key, is_set) in [
+                ("refuse", rule.refuse),
+                ("pass", rule.pass),
+                ("always", rule.always),
+                ("dry-run", rule.dry_run),
+            ] {
                 if is_set {
                     out.line(key);
                 }

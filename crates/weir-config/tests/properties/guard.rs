@@ -55,7 +55,7 @@ fn reachable(mut rules: Vec<GuardRule>) -> Vec<GuardRule> {
     for rule in &mut rules {
         let limits = rule.rate.is_some() || rule.concurrency.is_some() || rule.refuse;
         rule.pass |= !limits && rule.class.is_none();
-        if rule.refuse && rule.always {
+        if rule.refuse && rule.always && !rule.dry_run {
             rule.class = None;
         }
     }
@@ -105,6 +105,8 @@ fn rule() -> impl Strategy<Value = (Option<prop::sample::Index>, GuardRule)> {
     (class, on, limits, switches, answer, option::of(penalty())).prop_map(
         |(class, on, (rate, concurrency, by), switches, answer, penalty)| {
             let ([refuse, pass, always, requests], limits) = switches;
+            // Any of the others says as well whether it is only tried.
+            let dry_run = pass != requests;
             let counts = limits && (rate.is_some() || concurrency.is_some());
             let refuse = refuse && !counts;
             let acts = counts || refuse;
@@ -119,6 +121,7 @@ fn rule() -> impl Strategy<Value = (Option<prop::sample::Index>, GuardRule)> {
                 refuse,
                 pass: pass && !refuse,
                 always: always && acts,
+                dry_run: dry_run && acts,
                 answer: RefusalAnswer::Status(503),
                 penalty: None,
             };

@@ -49,7 +49,7 @@ fn rules() -> impl Strategy<Value = Vec<GuardRule>> {
         (29..=32_u8, 0..=128_u8).prop_map(|(v4, v6)| BucketKey::Prefix { v4, v6 }),
     ];
     let limit = (option::weighted(0.5, 1..4_u32), by, prop::bool::weighted(0.1));
-    let flags = (prop::bool::weighted(0.2), any::<bool>());
+    let flags = (prop::bool::weighted(0.2), any::<bool>(), prop::bool::weighted(0.2));
     vec((conditions, class, limit, flags), 0..6).prop_map(|rules| {
         let make =
             |(number, (conditions, class, limit, flags)): (usize, (_, Option<&str>, _, _))| {
@@ -61,7 +61,7 @@ fn rules() -> impl Strategy<Value = Vec<GuardRule>> {
                     let (burst, by, refuse): (Option<u32>, _, _) = limit;
                     rule.rate = burst.and_then(|burst| per_hour(1, burst));
                     (rule.by, rule.refuse) = (by, refuse);
-                    (rule.pass, rule.always) = flags;
+                    (rule.pass, rule.always, rule.dry_run) = flags;
                 })
             };
         rules.into_iter().enumerate().map(make).collect()
@@ -86,7 +86,7 @@ struct Model {
     used: HashMap<(usize, u128), u32>,
     /// Of the rule as a whole, while nothing is refused.
     spare_used: HashMap<usize, u32>,
-    /// Meant, refused, spared.
+    /// Meant, refused or what would be if the rule were not only tried, spared.
     counts: Vec<(u64, u64, u64)>,
 }
 
@@ -120,8 +120,8 @@ impl Model {
                 self.counts[index].0 += 1;
                 if (rule.always || overload) && !self.has_room(index, rule, from.ip()) {
                     self.counts[index].1 += 1;
-                    passes = false;
-                    for payer in shared.drain(..) {
+                    passes = rule.dry_run;
+                    for payer in shared.extract_if(.., |_| !rule.dry_run) {
                         self.used.entry((payer, 0)).and_modify(|used| *used -= 1);
                     }
                 } else if !rule.always && !overload {

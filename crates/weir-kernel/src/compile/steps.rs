@@ -119,7 +119,8 @@ impl<'a> Lines<'a> {
                 Step::Penalty => self.penalty(asm, node),
                 Step::Rule(slot, rule) => {
                     // One that is met in any case pays, or nothing comes after it.
-                    if node.is_payer && !(rule.always && rule.is_of_source()) {
+                    let pays_or_ends = rule.always && rule.is_of_source() && !rule.dry_run;
+                    if node.is_payer && !pays_or_ends {
                         self.note_paid(asm, node, NOBODY);
                     }
                     self.conditions(asm, node, rule);
@@ -222,6 +223,11 @@ impl<'a> Lines<'a> {
             } else {
                 asm.jump(Cond::NotEqual, Reg::R0, 0, after);
             }
+        }
+        if rule.dry_run {
+            self.rule_line(asm, slot);
+            count(asm, Reg::R2, DROPPED);
+            return asm.goto(after);
         }
         (0..node.payers).for_each(|payer| self.give_back(asm, payer));
         self.rule_line(asm, slot);

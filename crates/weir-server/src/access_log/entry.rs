@@ -30,6 +30,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) refused: Option<&'static str>,
     /// The rule that did.
     pub(crate) rule: Option<&'a str>,
+    /// The rule that would have, were it not only tried.
+    pub(crate) dry_run: Option<&'a str>,
 }
 
 /// The part of a request that its record needs when the request itself is gone.

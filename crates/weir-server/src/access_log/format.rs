@@ -65,6 +65,7 @@ fn append_json(to: &mut Vec<u8>, entry: &Entry<'_>) {
     text(to, "class", entry.class.map(str::as_bytes));
     text(to, "refused", entry.refused.map(str::as_bytes));
     text(to, "rule", entry.rule.map(str::as_bytes));
+    text(to, "dry_run", entry.dry_run.map(str::as_bytes));
     text(to, "referer", entry.referer);
     text(to, "user_agent", entry.user_agent);
     to.push(b'}');
@@ -140,6 +141,7 @@ mod tests {
             class: None,
             refused: None,
             rule: None,
+            dry_run: None,
         };
         let mut line = Vec::new();
         append(&mut line, format, &entry);

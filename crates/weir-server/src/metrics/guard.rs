@@ -56,11 +56,13 @@ fn rules(page: &mut Page, guard: &Guard, rules: &Rules) {
 /// Whether a rule has what is counted: with thousands of rules, zeros for ever are dear.
 fn can_count(rule: &GuardRule, count: Count) -> bool {
     let limits = rule.refuse || rule.rate.is_some() || rule.concurrency.is_some();
+    let refuses = limits && !rule.dry_run;
     match count {
         Count::Met => true,
-        Count::Rate => rule.rate.is_some() && !rule.refuse,
-        Count::Concurrency => rule.concurrency.is_some() && !rule.refuse,
-        Count::Refused => rule.refuse,
+        Count::Rate => refuses && rule.rate.is_some() && !rule.refuse,
+        Count::Concurrency => refuses && rule.concurrency.is_some() && !rule.refuse,
+        Count::Refused => refuses && rule.refuse,
+        Count::DryRun => rule.dry_run,
         Count::Spared => limits && !rule.always,
     }
 }
@@ -125,8 +127,9 @@ fn kernel(page: &mut Page, guard: &Guard) {
     for rule in &counters.rules {
         let counts = [
             ("offered", Some(rule.offered)),
-            ("dropped", Some(rule.dropped)),
+            ("dropped", Some(rule.dropped).filter(|_| rule.dry_run.is_none())),
             ("spared", rule.spared),
+            ("dry-run", rule.dry_run),
         ];
         for (result, count) in counts {
             if let Some(count) = count {

@@ -160,6 +160,11 @@ fn meaning(rule: &Value) -> String {
     if !rule["limit"].is_null() {
         parts.push(limit(&rule["limit"]));
     }
+    match (&rule["would_refuse"], &rule["limit"]["dry_run"]) {
+        (Value::Bool(true), _) => parts.push("WOULD REFUSE, but is a dry run".to_owned()),
+        (_, Value::Bool(true)) => parts.push("is a dry run".to_owned()),
+        _ => {}
+    }
     if rule["refuses"] == true {
         parts.push("REFUSES".to_owned());
     } else if rule["ends"] == true {

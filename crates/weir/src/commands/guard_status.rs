@@ -136,7 +136,7 @@ fn rules(shown: &mut String, rules: &[Value], rules_max: Option<usize>) {
         };
         let _ = writeln!(
             shown,
-            "{:<20} {:<12} {:>12} {:>9} {:>11} {:>9} {:>9} {:>12} {:>9}",
+            "{:<20} {:<12} {:>12} {:>9} {:>11} {:>9} {:>9} {:>12} {:>9}{}",
             text(&rule["name"]),
             text(&rule["counts"]),
             count("met"),
@@ -145,13 +145,20 @@ fn rules(shown: &mut String, rules: &[Value], rules_max: Option<usize>) {
             count("refused"),
             shown_count(spared),
             count("kernel_offered"),
-            count("kernel_dropped")
+            count("kernel_dropped"),
+            dry_run(rule)
         );
     }
     let left = rules.len() - kept.len();
     if left > 0 {
         let _ = writeln!(shown, "and {left} more: `weir guard status` shows all");
     }
+}
+
+/// What a rule would have refused that is only tried.
+fn dry_run(rule: &Value) -> String {
+    let count = rule["dry_run"].as_u64();
+    count.map_or_else(String::new, |count| format!("  dry run: {count} would be refused"))
 }
 
 fn upstreams(shown: &mut String, guard: &Value) {

@@ -46,6 +46,7 @@ impl Build<'_, '_> {
             refuse: has("refuse"),
             pass: has("pass"),
             always: has("always"),
+            dry_run: has("dry-run"),
             penalty: match lines.one("penalty") {
                 Some(line) => Some(penalty(line)?),
                 None => None,
@@ -72,7 +73,9 @@ impl Build<'_, '_> {
             let message = format!("`{key}` and `refuse` contradict each other: {what}");
             self.source.error(later.span, message);
         }
-        if let (Some(class), Some(_)) = (lines.one("class"), lines.one("always")) {
+        if let (Some(class), Some(_), None) =
+            (lines.one("class"), lines.one("always"), lines.one("dry-run"))
+        {
             let message = "`class` has no meaning where all are refused at all times";
             self.source.error(class.span, message);
         }
@@ -85,6 +88,7 @@ impl Build<'_, '_> {
             ("always", &LIMITS[..]),
             ("answer", &LIMITS),
             ("penalty", &LIMITS),
+            ("dry-run", &LIMITS),
             ("by", &["rate", "concurrency"]),
         ] {
             let Some(line) = lines.one(key).filter(|line| is_written(line)) else { continue };

@@ -59,6 +59,8 @@ struct RuleExplanation {
     gives_class: Option<String>,
     limit: Option<LimitExplanation>,
     refuses: bool,
+    /// It would, but is only tried.
+    would_refuse: bool,
     /// No rule after it is looked at.
     ends: bool,
 }
@@ -73,6 +75,8 @@ struct LimitExplanation {
     always: bool,
     /// It holds now.
     holds: bool,
+    /// It refuses nothing.
+    dry_run: bool,
     refuses_all: bool,
     tokens_left: Option<u64>,
     running: Option<u32>,
@@ -207,6 +211,7 @@ impl State<'_> {
 
     fn rule(&self, met: Met, refuses: bool) -> RuleExplanation {
         let Met { rule, fails, gives_class, limit, ends } = met;
+        let would_refuse = limit.as_ref().is_some_and(|it| it.dry_run && it.is_exceeded());
         let limit = limit.map(|limit| {
             let in_kernel = limit.of_connections && (self.polices)(&rule);
             LimitExplanation {
@@ -214,6 +219,7 @@ impl State<'_> {
                 in_kernel,
                 always: limit.always,
                 holds: limit.holds,
+                dry_run: limit.dry_run,
                 refuses_all: limit.refuses_all,
                 tokens_left: limit.tokens_left,
                 running: limit.running.map(|(running, _)| running),
@@ -228,6 +234,7 @@ impl State<'_> {
             gives_class: gives_class.map(|class| self.class_name(class)),
             limit,
             refuses,
+            would_refuse,
             ends,
             rule,
         }

@@ -86,6 +86,8 @@ struct RuleStatus {
     concurrency: u64,
     refused: u64,
     spared: u64,
+    /// What it would have refused, in the kernel, too, of a rule that is only tried.
+    dry_run: Option<u64>,
     /// What the kernel has seen of it, and dropped.
     kernel_offered: Option<u64>,
     kernel_dropped: Option<u64>,
@@ -210,6 +212,10 @@ fn rules(rules: &Rules, configured: &[GuardRule], counters: Option<&Counters>) -
             concurrency: state.counted(Count::Concurrency),
             refused: state.counted(Count::Refused),
             spared: state.counted(Count::Spared),
+            dry_run: rule.dry_run.then(|| {
+                let in_kernel = kernel.and_then(|kernel| kernel.dry_run).unwrap_or(0);
+                state.counted(Count::DryRun) + in_kernel
+            }),
             kernel_offered: kernel.map(|kernel| kernel.offered),
             kernel_dropped: kernel.map(|kernel| kernel.dropped),
             kernel_spared: kernel.and_then(|kernel| kernel.spared),
