@@ -261,11 +261,11 @@ fn content_that_comes_too_slowly_gives_its_place_back() {
 /// An origin that does not read for longer than a client may be waited for is no client's fault.
 #[test]
 fn an_origin_that_takes_its_time_is_waited_for() {
-    const LEN: usize = 32 << 20;
+    const LEN: usize = 24 << 20;
     let read = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = std::sync::Arc::clone(&read);
     let origin = origin::raw(move |_, mut stream| {
-        std::thread::sleep(Duration::from_secs(12));
+        std::thread::sleep(Duration::from_secs(11));
         let mut buffer = vec![0; 1 << 20];
         while counted.load(SeqCst) < LEN {
             match stream.read(&mut buffer) {
@@ -291,4 +291,31 @@ fn an_origin_that_takes_its_time_is_waited_for() {
     client.set_patience(2 * PATIENCE);
     assert_eq!(client.response("POST").unwrap().body, b"done");
     sending.join().unwrap().unwrap();
+}
+
+/// Nor is it the fault of an origin over HTTP/2, whose stream is reset: it goes on being asked.
+#[test]
+fn an_http2_origin_is_not_blamed_for_a_slow_client() {
+    // It gathers, and so reads the stream and does not answer.
+    let behind = front(1, "body-min-rate 0", "body-size=\"1MiB\"");
+    let (admin, address) = (free_address(), free_address());
+    let config = format!(
+        "server {{ workers 1; admin \"{admin}\"; limits {{ body-buffer 0; }} }}
+         upstream \"app\" {{ server \"http://{}\"; protocol \"http2\"; }}
+         site \"*\" {{ listen \"{address}\"; route \"/*\" {{ proxy \"app\"; }}; }}",
+        behind.address
+    );
+    let weir = Weir::run(&config, &[address, admin]);
+    let front = Front { weir, address, admin, origin: Origin::start(|_| Vec::new()) };
+    let mut client = front.begin("/up", "Content-Length: 1000", b"slow");
+    client.set_patience(2 * PATIENCE);
+    let answer = client.response("POST").unwrap();
+    assert_eq!((answer.status, answer.says_close()), (408, true), "{}", text(&answer));
+    let page =
+        String::from_utf8(client::get(admin, "localhost", "/metrics").unwrap().body).unwrap();
+    let failures = page.lines().filter(|line| line.starts_with("weir_upstream_failures_total"));
+    let failures: Vec<_> = failures.filter_map(|line| line.split_once(",kind=")).collect();
+    assert!(failures.iter().all(|(_, kind)| *kind == "\"request_body\"} 1"), "{failures:?}");
+    assert_eq!(ask(front.address, "GET", "/page", &[]).status, 200);
+    behind.wait_for_metric(HELD, 0);
 }
