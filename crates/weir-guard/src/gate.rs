@@ -1,6 +1,7 @@
 //! One upstream's gate: how many requests may be in flight to it, and who waits for a place. Joins
 //! [`crate::limit`] and [`crate::queue`]; a mutex around it and the timer are the caller's.
 
+mod anticipation;
 mod counts;
 mod leftovers;
 mod reserve;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use weir_config::Guard;
 
+use self::anticipation::Anticipation;
 use self::leftovers::Leftovers;
 use self::reserve::Reserve;
 use self::timeline::Timeline;
@@ -113,6 +115,7 @@ pub struct Gate<T> {
     strain: Strain,
     trial: Trial,
     reserve: Reserve,
+    anticipation: Anticipation,
 }
 
 impl<T> Gate<T> {
@@ -132,6 +135,7 @@ impl<T> Gate<T> {
             queue,
             strain: Strain::default(),
             reserve: Reserve::default(),
+            anticipation: Anticipation::default(),
         }
     }
 
@@ -153,6 +157,8 @@ impl<T> Gate<T> {
         }
         self.reserve.came(now_ns, class);
         self.move_on(now_ns, due);
+        // Not before: the place that is kept would go to somebody who waits.
+        self.anticipation.came(now_ns, class);
         // Whoever waits longer, and is not of a lower class, goes first.
         if self.queue.first_class().is_none_or(|first| class < first) {
             while self.in_flight < self.places(now_ns, class) {
@@ -200,6 +206,9 @@ impl<T> Gate<T> {
         }
         if outcome == Outcome::Answered {
             self.trial.answered(sent.at_ns, latency_ns);
+            if self.reserve.is_for(now_ns, sent.class) && self.queue.class_len(sent.class) == 0 {
+                self.anticipation.answered(now_ns, sent.class, self.trial.latency_ns());
+            }
         }
         self.limit.finished(now_ns, &sent, latency_ns, outcome);
         self.forget_leftovers(now_ns);
@@ -252,7 +261,9 @@ impl<T> Gate<T> {
         let deadline_ns = self.queue.next_deadline()?;
         let over_ns = self.leftovers.next_ns().unwrap_or(u64::MAX);
         let asked_ns = self.limit.asks_until_ns().unwrap_or(u64::MAX);
-        Some(self.timeline.clock_at(deadline_ns.min(over_ns).min(asked_ns)))
+        let kept_ns = self.anticipation.next_ns().unwrap_or(u64::MAX);
+        let next_ns = deadline_ns.min(over_ns).min(asked_ns).min(kept_ns);
+        Some(self.timeline.clock_at(next_ns))
     }
 
     /// New settings for the same classes. What was measured stays, unless the limit's settings
@@ -292,6 +303,8 @@ impl<T> Gate<T> {
         }
         self.counts = counts;
         self.reserve.reclass(heirs);
+        // Who comes back is soon learned anew.
+        self.anticipation = Anticipation::default();
         self.limit.reclass(self.timeline.advance(now_ns), heirs);
         self.configure(now_ns, settings, due);
     }
@@ -369,6 +382,7 @@ impl<T> Gate<T> {
     /// Sheds and starts whatever is due.
     fn move_on(&mut self, now_ns: u64, due: &mut Due<T>) {
         let shed_before = due.shed.len();
+        self.anticipation.give_up(now_ns);
         if !self.queue.is_empty() {
             self.queue.expire(now_ns, &mut due.shed);
         }
@@ -396,7 +410,7 @@ impl<T> Gate<T> {
 
     /// How many may be in flight when one of a class starts, and with it.
     fn places(&self, now_ns: u64, class: usize) -> u32 {
-        let limit = self.limit.limit();
+        let limit = self.limit.limit().saturating_sub(self.anticipation.kept_from(class));
         match self.reserve.is_for(now_ns, class) {
             true => limit.saturating_add(self.limit.headroom()),
             false => limit,
@@ -412,7 +426,9 @@ impl<T> Gate<T> {
         self.in_flight += 1;
         self.counts[class].admitted += 1;
         self.counts[class].delay.add(waited_ns);
-        Place(self.limit.started(now_ns, class, self.in_flight))
+        // A place that is kept is as good as taken.
+        let taken = self.in_flight + self.anticipation.kept();
+        Place(self.limit.started(now_ns, class, taken))
     }
 
     fn count_shed(&mut self, class: usize, reason: ShedReason) {

@@ -81,7 +81,7 @@ pub(crate) struct Sent {
 /// - *Probes give the fit something to tell from.* As long as too little is known of latency
 ///   without a queue, the limit is halved for half a cohort, in one of three: a queue that was
 ///   always there cannot pass for the unloaded latency then. Later, in one of nine, it is raised by
-///   a quarter, which costs no throughput, so that a limit that is too low is found out. What was
+///   a fifth, which costs no throughput, so that a limit that is too low is found out. What was
 ///   measured fades, so that now and then it is halved again. (Envoy lowers its limit to 3 for
 ///   that, which stops most traffic.)
 /// - *What does not fit is found out.* A surprise, that is a measurement far off the curve, makes

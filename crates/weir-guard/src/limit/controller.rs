@@ -34,10 +34,10 @@ const LEAP_AFTER: u32 = 3;
 /// The limit during a probe, as a part of itself. After a surprise: with the headroom, 0.77 of the
 /// knee, so that a tenth more or less of either does not matter.
 const PROBE: f64 = 0.7;
-/// Where the limit is known: if the knee is where it is thought to be, latency rises by a quarter
-/// for one cohort in nine; if it is thought to be far too low, or more servers have come, nothing
+/// Where the limit is known: if the knee is where it is thought to be, latency rises by a fifth for
+/// one cohort in nine; if it is thought to be far too low, or more servers have come, nothing
 /// else shows it.
-const PROBE_UP: f64 = 1.25;
+const PROBE_UP: f64 = 1.2;
 /// Where too little is known of latency without a queue. Half as many tell five times as much as
 /// 0.7 of them, for half the throughput while half a cohort lasts.
 const PROBE_DEEP: f64 = 0.5;
@@ -140,9 +140,10 @@ impl Controller {
         (limit.round() as u32).max(1)
     }
 
-    /// How far the limit is over the knee.
+    /// How far the limit is over the knee; not during a probe, which sees least if some exceed it.
     pub(super) fn headroom(&self) -> u32 {
-        self.knee.map_or(0, |knee| headroom(knee).round() as u32)
+        let knee = self.knee.filter(|_| !self.is_probing());
+        knee.map_or(0, |knee| headroom(knee).round() as u32)
     }
 
     pub(super) fn set(&mut self, limit: u32) {

@@ -30,6 +30,8 @@ pub(crate) struct Clients {
     /// How long one waits for an answer before he leaves.
     pub(crate) patience_ns: Option<u64>,
     next_ns: f64,
+    /// How long those take to ask again who do.
+    pub(crate) think_ns: u64,
     /// When those come who ask again as soon as they have an answer.
     returns: BinaryHeap<Reverse<u64>>,
     pub(crate) offered: u32,
@@ -310,6 +312,7 @@ impl Simulation {
         clients.latencies_ns.push(self.now_ns - request.arrived_ns);
         let latency_ns = (self.now_ns - sent_ns) as u64;
         self.gate.done(self.now_ns as u64, place, latency_ns, Outcome::Answered, &mut self.due);
-        self.is_over(request, 0);
+        let think_ns = self.clients[request.class].think_ns;
+        self.is_over(request, think_ns);
     }
 }
