@@ -225,8 +225,8 @@ impl<T> Gate<T> {
     }
 
     /// Somebody of a higher class waits for the same as one who waits here: it goes on waiting as
-    /// one of that class, like one that comes now. Whether it is of that class now, in `due` perhaps;
-    /// not if it waits no more, or in a class as high, or if no more may wait there.
+    /// one of that class, like one that comes now. Whether it is of that class now, in `due`
+    /// perhaps; not if it waits no more, or in a class as high, or if no more may wait there.
     pub fn raise(&mut self, now_ns: u64, ticket: Ticket, class: usize, due: &mut Due<T>) -> bool {
         let now_ns = self.timeline.advance(now_ns);
         let Some(from) = self.queue.class_of(ticket) else { return false };
@@ -280,9 +280,9 @@ impl<T> Gate<T> {
         self.move_on(now_ns, due);
     }
 
-    /// Other classes, and with them other settings. `heirs` says what becomes of the classes before,
-    /// by index: counts, measurements and whoever waits go with them. Of a class that is gone only
-    /// the latter stay: they count as if they had come to the other one.
+    /// Other classes, and with them other settings. `heirs` says what becomes of the classes
+    /// before, by index: counts, measurements and whoever waits go with them. Of a class that is
+    /// gone only the latter stay: they count as if they had come to the other one.
     pub fn reclass(
         &mut self,
         now_ns: u64,

@@ -1,12 +1,14 @@
-//! Requests that wait for an upstream: the highest class first but for the shares of others, each no
-//! longer than its class allows, and newest first in a class whose queue stands. Decides nothing
+//! Requests that wait for an upstream: the highest class first but for the shares of others, each
+//! no longer than its class allows, and newest first in a class whose queue stands. Decides nothing
 //! about how many may run.
 
 mod slots;
+mod state;
 
 use weir_config::Class;
 
-use self::slots::{Ends, Slots};
+use self::slots::Slots;
+use self::state::ClassState;
 use crate::class::Heir;
 
 /// Classes that one queue, and one [`crate::Gate`], can tell apart. Higher indices count as the
@@ -123,9 +125,9 @@ enum Room<T> {
 /// does not. Where 500 people wait a second each, nobody has to be sent away.
 ///
 /// A class with a share earns it with each turn, whoever takes that, and takes one itself once it
-/// has earned a whole. While nobody of it waits it earns nothing, and has nothing left. So it has its
-/// share of the turns for as long as somebody waits, and comes late for it by no more than a turn
-/// for each class that has a share, too.
+/// has earned a whole. While nobody of it waits it earns nothing, and has nothing left. So it has
+/// its share of the turns for as long as somebody waits, and comes late for it by no more than a
+/// turn for each class that has a share, too.
 ///
 /// When a class is full, whoever would be served last goes: the new entry while the order is
 /// first-in-first-out, the oldest once the newest goes first.
@@ -133,59 +135,6 @@ enum Room<T> {
 pub struct ClassQueue<T> {
     slots: Slots<T>,
     classes: Vec<ClassState>,
-}
-
-#[derive(Debug)]
-struct ClassState {
-    limits: ClassLimits,
-    ends: Ends,
-    len: usize,
-    /// Somebody has waited for half of the time, or too many in vain, since it was last empty.
-    stands: bool,
-    vain: Vain,
-    /// Earned by its share, and not taken yet.
-    credit: u32,
-}
-
-impl ClassState {
-    fn new(limits: &ClassLimits) -> ClassState {
-        let vain = Vain::default();
-        ClassState { limits: *limits, ends: Ends::EMPTY, len: 0, stands: false, vain, credit: 0 }
-    }
-
-    /// Somebody waits here no longer.
-    fn leave(&mut self) {
-        self.len -= 1;
-        if self.len == 0 {
-            (self.stands, self.credit) = (false, 0);
-        }
-    }
-
-    /// At least one, and no more than may be.
-    fn all(classes: &[ClassLimits]) -> Vec<ClassState> {
-        let nobody = [ClassLimits::default()];
-        let classes = if classes.is_empty() { &nobody } else { classes };
-        classes.iter().take(CLASSES_MAX).map(ClassState::new).collect()
-    }
-}
-
-/// How many of those who come to the end of their waiting have waited in vain, of
-/// [`Vain::WHOLE`]: an exponentially weighted mean over about sixteen.
-#[derive(Clone, Copy, Debug, Default)]
-struct Vain(u32);
-
-impl Vain {
-    const WHOLE: u32 = 1 << 16;
-    const MUCH: u32 = Vain::WHOLE / 8;
-
-    fn count(&mut self, is_vain: bool) {
-        self.0 -= self.0 / 16;
-        self.0 += if is_vain { Vain::WHOLE / 16 } else { 0 };
-    }
-
-    fn is_much(self) -> bool {
-        self.0 >= Vain::MUCH
-    }
 }
 
 impl<T> ClassQueue<T> {
@@ -204,8 +153,8 @@ impl<T> ClassQueue<T> {
     }
 
     /// Other classes. `heirs` says what becomes of those before, by index. Whoever waits keeps its
-    /// ticket and the time since when it has waited; those of a class that is gone stand among those
-    /// of another in the order in which all came, and in excess as above. O(entries).
+    /// ticket and the time since when it has waited; those of a class that is gone stand among
+    /// those of another in the order in which all came, and in excess as above. O(entries).
     pub fn reclass(&mut self, classes: &[ClassLimits], heirs: &[Heir]) {
         let before = std::mem::replace(&mut self.classes, ClassState::all(classes));
         let last = self.classes.len() - 1;
@@ -297,8 +246,8 @@ impl<T> ClassQueue<T> {
         Room::Of(Shed { waited, reason: ShedReason::Full })
     }
 
-    /// Who goes next. What has expired by now is added to `shed` and never returned. O(classes), and
-    /// O(1) for each that is shed.
+    /// Who goes next. What has expired by now is added to `shed` and never returned. O(classes),
+    /// and O(1) for each that is shed.
     pub fn pop(&mut self, now_ns: u64, shed: &mut Vec<Shed<T>>) -> Option<Waited<T>> {
         self.expire(now_ns, shed);
         let first = self.first_class()?;
@@ -306,8 +255,8 @@ impl<T> ClassQueue<T> {
         self.next(now_ns, class)
     }
 
-    /// Who goes before one of a class who does not have to wait: somebody of another one whose share
-    /// the turn is. Where there is none, the turn counts as taken. Nobody may have expired.
+    /// Who goes before one of a class who does not have to wait: somebody of another one whose
+    /// share the turn is. Where there is none, the turn counts as taken. Nobody may have expired.
     pub fn pop_before(&mut self, now_ns: u64, class: usize) -> Option<Waited<T>> {
         let taken_by = self.turn(class);
         if taken_by == class { None } else { self.next(now_ns, taken_by) }

@@ -113,7 +113,8 @@ impl Outside {
         self.order.chars().nth(rank).unwrap_or_default()
     }
 
-    /// Classes of another order come: whoever waits is of a class of the same name, if there is one.
+    /// Classes of another order come: whoever waits is of a class of the same name, if there is
+    /// one.
     fn reclass(&mut self, order: Order) -> Vec<weir_guard::Heir> {
         let heirs = heirs(self.order, order);
         self.have_joined |= self.order.chars().any(|name| !order.contains(name));
@@ -203,11 +204,13 @@ fn run_gate(limit: LimitSettings, ops: Vec<GateOp>) {
             }
             GateOp::Raise(at, class) if !outside.waiting.is_empty() => {
                 let at = at % outside.waiting.len();
-                let (number, (name, ticket)) = outside.waiting.iter_mut().nth(at).unwrap();
+                let Some((number, (name, ticket))) = outside.waiting.iter_mut().nth(at) else {
+                    continue;
+                };
                 if gate.raise(now_ns, *ticket, class, &mut due) {
-                    let to = outside.order.chars().nth(class).unwrap();
-                    assert!(outside.order.find(*name).unwrap() > class);
-                    *name = to;
+                    let to = outside.order.chars().nth(class);
+                    assert!(outside.order.find(*name) > Some(class));
+                    *name = to.unwrap_or_default();
                     outside.raised.insert(*number);
                 }
             }

@@ -158,12 +158,11 @@ impl Model {
 
     /// Whether it is of a higher class now, and who has gone for that.
     fn raise(&mut self, now_ns: u64, number: u32, to: usize) -> (bool, Option<u32>) {
-        let is_here = |class: &ClassModel| class.entries.iter().any(|(n, _)| *n == number);
-        let from = self.classes.iter().position(is_here).filter(|from| to < *from);
-        let Some(from) = from else { return (false, None) };
-        let entries = &self.classes[from].entries;
-        let at = entries.iter().position(|(n, _)| *n == number).unwrap();
-        if now_ns - entries[at].1 >= limits(self.order)[from].wait_ns {
+        let place = |class: &ClassModel| class.entries.iter().position(|(n, _)| *n == number);
+        let mut places = self.classes.iter().map(place).enumerate();
+        let found = places.find_map(|(from, at)| Some((from, at?))).filter(|(from, _)| to < *from);
+        let Some((from, at)) = found else { return (false, None) };
+        if now_ns - self.classes[from].entries[at].1 >= limits(self.order)[from].wait_ns {
             return (false, None);
         }
         let arrived_ns = self.arrived_ns[&number];
