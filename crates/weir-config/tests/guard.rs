@@ -382,6 +382,12 @@ fn limits_hold() {
     assert_eq!(guard(&full).rules[0].on.ports.len(), limits::CONDITIONS_MAX);
     let over = format!("rule \"a\" {{ port{ports}; method \"GET\"; refuse; }}");
     assert!(shown(&over).contains("more than 1000 values in the conditions of a rule"));
+    let pattern = "y".repeat(limits::RULE_TEXT_MAX - 2);
+    let rule = |n| format!("rule \"{n}\" {{ header \"x\" \"*{pattern}*\"; refuse; }}\n");
+    let most = limits::PATTERNS_SIZE_MAX / limits::RULE_TEXT_MAX;
+    assert_eq!(guard(&lines(most, &rule)).rules.len(), most);
+    let patterns = shown(&lines(most + 1, &rule));
+    assert!(patterns.contains(":258:1: patterns with a `*` are more than 1048576 bytes in all"));
     let long = "x".repeat(limits::RULE_TEXT_MAX + 1);
     for condition in [
         format!("path \"/{long}\""),

@@ -188,6 +188,21 @@ fn values<T: FromValue>(lines: &Lines, key: &str) -> Vec<(T, Span)> {
     lines.all(key).flat_map(of_line).collect()
 }
 
+/// Bytes of the patterns in a rule's conditions.
+pub(super) fn pattern_bytes(on: &Match) -> usize {
+    let path = |path: &PathMatch| match path {
+        PathMatch::Glob(pattern) => pattern.len(),
+        PathMatch::Exact(_) | PathMatch::Prefix(_) => 0,
+    };
+    let field = |field: &FieldMatch| match &field.value {
+        ValueMatch::Glob(pattern) => pattern.len(),
+        _ => 0,
+    };
+    let fields = [&on.headers, &on.cookies, &on.queries].into_iter().flatten();
+    let types = on.content_types.iter().map(String::len);
+    on.paths.iter().map(path).chain(fields.map(field)).chain(types).sum()
+}
+
 /// How many values the conditions have.
 fn count(lines: &Lines) -> usize {
     let is_condition = |line: &&Line| {

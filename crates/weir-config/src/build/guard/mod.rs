@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::check::{Line, Lines};
 use crate::files::LIST_PURPOSE;
-use crate::limits::{CLASSES_MAX, LISTS_MAX, RULES_MAX, SHARES_MAX};
+use crate::limits::{CLASSES_MAX, LISTS_MAX, PATTERNS_SIZE_MAX, RULES_MAX, SHARES_MAX};
 use crate::model::{
     AddressList, AddressSet, Class, Config, DEFAULT_CLASS, Guard, GuardRule, Interface,
     InterfaceHook, KernelUse, Match,
@@ -17,6 +17,7 @@ use crate::source::Span;
 use crate::suggest;
 
 use super::{Build, Expected};
+use conditions::pattern_bytes;
 
 pub(crate) use rule::default_answer;
 
@@ -269,7 +270,25 @@ impl Build<'_, '_> {
         }
         let rules = rules.into_iter().collect::<Option<Vec<GuardRule>>>()?;
         self.check_reach(lines, &rules);
+        self.check_patterns(lines, &rules);
         Some(rules)
+    }
+
+    /// Reports the rule with which patterns are too much for what finds them.
+    fn check_patterns(&mut self, lines: &Lines, rules: &[GuardRule]) {
+        let mut bytes = 0;
+        for (line, rule) in lines.all("rule").zip(rules) {
+            bytes += pattern_bytes(&rule.on);
+            if bytes > PATTERNS_SIZE_MAX {
+                let message = format!(
+                    "patterns with a `*` are more than {PATTERNS_SIZE_MAX} bytes in all rules up to \
+                     this one"
+                );
+                let error = self.source.error(line.span, message);
+                error.expect(["shorter patterns, or values without a `*`"]);
+                return;
+            }
+        }
     }
 
     /// Reports the first rule after one that lets everything pass.
