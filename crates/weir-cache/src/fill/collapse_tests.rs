@@ -408,7 +408,8 @@ fn followers_urge_the_leader() {
     let lead = lead(&cache, "");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let hears_nothing = |than| {
-        let waits = tokio::time::timeout(Duration::from_millis(20), lead.more_urgent(than));
+        let limit = Duration::from_millis(20);
+        let waits = async { tokio::time::timeout(limit, lead.more_urgent(than)).await };
         runtime.block_on(waits).is_err()
     };
     assert!(hears_nothing(0));
