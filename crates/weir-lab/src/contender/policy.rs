@@ -34,6 +34,8 @@ pub struct Policy {
     pub gold: Option<Pace>,
     /// Who goes first.
     pub classes: Classes,
+    /// What the last of them gets of the turns, in percent, if somebody else would have all.
+    pub last_share: Option<u32>,
     /// Where connections are counted.
     pub place: Place,
     /// Pages that the application makes at a time, for those who must be told.
@@ -120,7 +122,9 @@ impl Policy {
         if self.classes != Classes::None {
             // All wait as long as in HAProxy's queue.
             for (priority, name) in (1..).zip(["gold", "silver", "bronze", "default"]) {
-                line(&format!("class {name:?} priority={priority} wait=\"500ms\""));
+                let share = self.last_share.filter(|_| name == "bronze");
+                let share = share.map_or_else(String::new, |share| format!(" share={share}"));
+                line(&format!("class {name:?} priority={priority} wait=\"500ms\"{share}"));
             }
         }
         for number in 0..self.idle_rules {

@@ -19,6 +19,8 @@ const CLIENTS_QUICK: [usize; 3] = [4, 16, 32];
 const CLIENTS_POLICED: usize = 24;
 /// What the top class may have: the original's 300 and 200 of 381.
 const POLICED: [(f64, &str); 2] = [(0.787, "300/381"), (0.525, "200/381")];
+/// What the last class gets in any case, in percent: the original's 13 of 381.
+const SHARE: u32 = 3;
 
 fn of(name: &'static str, page: &str, block: u8, clients: usize) -> Group {
     group(name, page, block, clients, Arrivals::Closed)
@@ -79,8 +81,14 @@ pub(in crate::experiment) fn g4(experiment: &Experiment, options: &Options) -> R
     });
     let mut ticks = Vec::new();
     for (x, name, gold) in std::iter::once(unlimited).chain(limits) {
-        let policy = Policy { gold, ..policy(Classes::ByAddress) };
-        let entrants = [("weir", "classes"), ("haproxy", "priorities")].map(|(contender, case)| {
+        let strict = Policy { gold, ..policy(Classes::ByAddress) };
+        let shared = Policy { last_share: Some(SHARE), ..strict.clone() };
+        let cases = [
+            ("weir", "classes", &strict),
+            ("weir", "classes, a share for bronze", &shared),
+            ("haproxy", "priorities", &strict),
+        ];
+        let entrants = cases.map(|(contender, case, policy)| {
             let entrant = Entrant::new(contender, case, policy.clone(), three(clients));
             match gold {
                 Some(pace) => entrant.limited(TOP, pace.rate),
