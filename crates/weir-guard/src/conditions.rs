@@ -152,7 +152,7 @@ fn fields(kind: Kind, matches: &[FieldMatch], names: &mut Names) -> Vec<Field> {
 }
 
 impl Check {
-    /// How cheap it is to look up: the least is cheapest; nothing for one by which no rule is found.
+    /// How cheap it is to look up: the least is cheapest; nothing if no rule is found by it.
     fn rank(&self) -> Option<u8> {
         match self {
             Check::Field(field) if field.tests.iter().all(Test::is_exact) => Some(0),

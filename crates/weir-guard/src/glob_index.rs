@@ -2,8 +2,8 @@
 //! of their literal parts are in it, of each glob the one that tells texts apart best; only globs
 //! whose part is there are looked at further.
 //!
-//! What a text can cost is bounded, whoever wrote it: a pass takes a step for each byte, with at most
-//! [`KEY_BYTES_MAX`] parts found at its end; globs that need a search of the text are searched for
+//! What a text can cost is bounded, whoever wrote it: a pass takes a step for each byte, with at
+//! most [`KEY_BYTES_MAX`] parts found at its end; globs that need a search of the text are searched for
 //! one by one up to [`SEARCHES_MAX`], and all together in a second pass if there are more. So it is
 //! linear in the text and in the parts of all globs, and never the product of both.
 

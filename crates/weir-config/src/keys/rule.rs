@@ -254,9 +254,9 @@ header "authorization" absent=#true"#,
     ),
     action(
         "dry-run",
-        "The rule is only tried. It matches, its buckets count, and it gives its class and lets `pass` \
-         as it says; but what it would refuse is let through, counted as `dry-run` and noted in the \
-         access log, and no penalty follows.",
+        "The rule is only tried. It matches, its buckets count, and it gives its class and lets \
+         `pass` as it says; but what it would refuse is let through, counted as `dry-run` and \
+         noted in the access log, and no penalty follows.",
         "dry-run\nrate 5\nby \"source\"",
     ),
     Key {
