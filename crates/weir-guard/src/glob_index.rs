@@ -3,9 +3,9 @@
 //! whose part is there are looked at further.
 //!
 //! What a text can cost is bounded, whoever wrote it: a pass takes a step for each byte, with at
-//! most [`KEY_BYTES_MAX`] parts found at its end; globs that need a search of the text are searched
-//! for one by one up to [`SEARCHES_MAX`], and all together in a second pass if there are more. So it
-//! is linear in the text and in the parts of all globs, and never the product of both.
+//! most [`KEY_BYTES_MAX`] parts found at its end; globs that need a search of the text are
+//! searched for one by one up to [`SEARCHES_MAX`], and all together in a second pass if there are
+//! more. So it is linear in the text and in the parts of all globs, and never the product of both.
 
 use std::collections::HashMap;
 

@@ -278,9 +278,9 @@ impl Default for Class {
             priority: 2,
             queue: 10_000,
             wait: Duration::from_secs(5),
+            share: 0,
         }
     }
-            share: 0,
 }
 
 impl Match {

@@ -183,9 +183,9 @@ fn classes(guard: &Guard, rules: &Rules, counters: Option<&Counters>) -> Vec<Cla
         ClassStatus {
             name: class.name.to_string(),
             priority: class.priority,
+            share: class.share,
             admitted: counted(Offer::Admitted),
             refused: counted(Offer::Refused),
-            share: class.share,
             shed: counted(Offer::Shed),
             admitted_per_s,
             refused_per_s,
