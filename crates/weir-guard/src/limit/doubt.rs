@@ -15,6 +15,8 @@ const HIGHER: f64 = 3.5;
 const HIGHER_MIN: f64 = 0.15;
 /// Cohorts between two questions.
 const REST: u32 = 8;
+/// What is so much higher, as a logarithm, is asked about at once: half as much again.
+const MUCH_HIGHER: f64 = 0.4;
 /// How many more may be in flight after a question than before it.
 const MORE: f64 = 1.25;
 /// Weight of a new latency that is lower than usual, or hardly higher.
@@ -84,6 +86,10 @@ impl Doubt {
             return self.ask_if(in_flight);
         };
         let higher = measured.latency - *usual;
+        if higher > MUCH_HIGHER && matches!(self.state, State::Resting(_)) {
+            // Another load than the one it was asked about.
+            self.state = State::Ready;
+        }
         if higher <= HIGHER_MIN || higher <= HIGHER * measured.error {
             *usual += SHARE * higher.min(HIGHER_MIN / 4.0);
             return false;

@@ -3,7 +3,7 @@
 use weir_guard::LimitSettings;
 
 use crate::origin::{OriginModel, Work};
-use crate::simulation::Simulation;
+use crate::simulation::{Simulation, Tenth};
 use crate::{MS, THRASH, TOP, as_served, check, exponential, fifo, shared, usual_origins};
 
 struct Seen {
@@ -176,6 +176,31 @@ fn a_start_under_load_holds_few_back() {
             let offered = simulation.clients.iter().map(|clients| clients.offered);
             [soon / f64::from(offered.sum::<u32>())]
         });
+    }
+}
+
+/// Also while they come one after the other, so that the first answers are those of a lesser load.
+#[test]
+fn a_queue_is_found_soon() {
+    let works = [("constant", Work::Constant(20.0 * MS)), ("even", Work::Even(20.0 * MS))];
+    for (name, work) in works {
+        let model = shared(16, work, THRASH);
+        for each in [10, 12, 14, 16, 18, 20, 24, 32] {
+            let bounds = [("of the time after three seconds", 0.96, 0.8)];
+            check(&format!("{name}, 3 x {each} clients within a second"), bounds, |seed| {
+                let mut simulation = Simulation::new(seed, model, as_served(), &[0.0; 3]);
+                for _ in 0..each {
+                    (0..3).for_each(|class| simulation.add_closed(class, 1));
+                    simulation.run(1.0 / f64::from(each));
+                }
+                simulation.run(2.0);
+                simulation.forget();
+                simulation.run(3.0);
+                let is_found = |tenth: &&Tenth| tenth.limit <= 28;
+                let found = simulation.tenths.iter().filter(is_found).count();
+                [found as f64 / simulation.tenths.len() as f64]
+            });
+        }
     }
 }
 
