@@ -56,3 +56,5 @@ pub const ADDRESS_RANGES_MAX: usize = 4_000_000;
 pub const LIST_ERRORS_MAX: usize = 5;
 /// Bytes of a path, a value or a parameter's name in a rule.
 pub const RULE_TEXT_MAX: usize = 4_096;
+/// Media types that a route adapts. Each is compared with every response of the route.
+pub const TYPES_MAX: usize = 100;

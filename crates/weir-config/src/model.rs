@@ -1,6 +1,7 @@
 //! The typed configuration: what the rest of Weir sees. Everything here is validated; a value that
 //! exists is a value that may be used without a further check.
 
+mod adapt;
 mod addresses;
 mod guard;
 mod plugin;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use crate::prefix::Prefix;
 
+pub use adapt::*;
 pub(crate) use addresses::Parts;
 pub use addresses::{AddressRange, AddressSet};
 pub use guard::*;
@@ -33,6 +35,8 @@ pub struct Config {
     pub plugins: Vec<Plugin>,
     /// Overload control: the `guard` block.
     pub guard: Guard,
+    /// Helper processes: the `adapt` block.
+    pub adapt: Adapt,
     /// Sites in file order.
     pub sites: Vec<Site>,
 }
@@ -214,6 +218,8 @@ pub struct Route {
     pub body_min_rate: Option<u64>,
     /// Plugins that see the route's requests and responses, in order.
     pub plugins: Vec<Use>,
+    /// What is made of its responses.
+    pub adapt: RouteAdapt,
 }
 
 /// A path pattern.

@@ -6,8 +6,8 @@ use crate::address;
 use crate::error::{ConfigError, Errors};
 use crate::keys::INDEX_DEFAULT;
 use crate::model::{
-    Address, Config, Files, HostHeader, Listener, Pattern, Proxy, Route, RouteCache, Server, Site,
-    Source, Upstream,
+    Address, Config, Files, HostHeader, Listener, Pattern, Proxy, Route, RouteAdapt, RouteCache,
+    Server, Site, Source, Upstream,
 };
 use crate::url;
 use crate::value::Wrong;
@@ -66,6 +66,7 @@ fn one_site(
         body_buffer: None,
         body_min_rate: None,
         plugins: Vec::new(),
+        adapt: RouteAdapt::default(),
     };
     let site = Site {
         names: vec!["*".to_owned()],

@@ -1,7 +1,8 @@
 //! Prints a configuration as KDL that parses to the same configuration: all of the settings of the
-//! process, the cache, the upstreams and the plugins, and of sites and routes what is not a
-//! default.
+//! process, the cache, the upstreams and the plugins, and of adaptation, sites and routes what is
+//! not a default.
 
+mod adapt;
 mod guard;
 mod plugin;
 
@@ -29,6 +30,7 @@ pub fn print(config: &Config) -> String {
     }
     out.plugins(config);
     out.guard(&config.guard);
+    out.adapt(&config.adapt);
     for site in &config.sites {
         out.site(site);
     }
@@ -236,6 +238,7 @@ impl Printer {
             out.header_edits("request-header", &route.request_headers);
             out.route_limits(route);
             out.uses(&route.plugins);
+            out.route_adapt(&route.adapt);
         });
     }
 

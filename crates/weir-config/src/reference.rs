@@ -27,6 +27,7 @@ fn heading(out: &mut String, block: Block) {
         | Block::Plugins
         | Block::Plugin
         | Block::Guard
+        | Block::Adapt
         | Block::Site => {
             format!("In `{}`", block.name())
         }
@@ -36,6 +37,7 @@ fn heading(out: &mut String, block: Block) {
         Block::Route => "In `site { route { … } }`".to_owned(),
         Block::Header => "In `header { … }` and `request-header { … }` of a route".to_owned(),
         Block::Files => "In `files … { … }` of a route".to_owned(),
+        Block::Compress => "In `compress … { … }` of a route".to_owned(),
     };
     let _ = writeln!(out, "### {title}\n");
 }

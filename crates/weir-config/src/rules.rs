@@ -1,7 +1,8 @@
 //! Rules for text values of HTTP: path patterns, header fields, redirect targets, status ranges,
 //! hash keys, and for names of users and files. Those for plugins are in [`plugin`], those for
-//! overload control in [`guard`].
+//! overload control in [`guard`], those for adaptation in [`adapt`].
 
+pub(crate) mod adapt;
 pub(crate) mod guard;
 pub(crate) mod plugin;
 

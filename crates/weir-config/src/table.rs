@@ -20,16 +20,18 @@ pub(crate) enum Block {
     Allow,
     Guard,
     Rule,
+    Adapt,
     Site,
     Route,
     /// `header` and `request-header`: edits of a header section.
     Header,
     Files,
+    Compress,
 }
 
 impl Block {
     /// All blocks, in the reference page's order.
-    pub(crate) const ALL: [Block; 14] = [
+    pub(crate) const ALL: [Block; 16] = [
         Block::File,
         Block::Server,
         Block::Limits,
@@ -40,10 +42,12 @@ impl Block {
         Block::Allow,
         Block::Guard,
         Block::Rule,
+        Block::Adapt,
         Block::Site,
         Block::Route,
         Block::Header,
         Block::Files,
+        Block::Compress,
     ];
 
     /// The block as an error names it.
@@ -59,10 +63,12 @@ impl Block {
             Block::Allow => "allow",
             Block::Guard => "guard",
             Block::Rule => "rule",
+            Block::Adapt => "adapt",
             Block::Site => "site",
             Block::Route => "route",
             Block::Header => "header",
             Block::Files => "files",
+            Block::Compress => "compress",
         }
     }
 
@@ -169,6 +175,7 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
         keys::PLUGIN,
         keys::GUARD,
         keys::RULE,
+        keys::ADAPT,
     ]
     .into_iter()
     .flatten()
@@ -210,6 +217,7 @@ mod tests {
             Block::File => format!("{lines}\n{}", unless("site", site)),
             Block::Server => inside("server"),
             Block::Cache => inside("cache"),
+            Block::Adapt => inside("adapt"),
             Block::Limits => format!("server {{ limits {{\n{lines}\n}}; }}\n{site}"),
             Block::Upstream => {
                 let server = unless("server", "server \"http://a.example\"");
@@ -248,6 +256,7 @@ mod tests {
             }
             Block::Header => route(&format!("respond \"\"; header {{\n{lines}\n}}")),
             Block::Files => route(&format!("files \"/srv\" {{\n{lines}\n}}")),
+            Block::Compress => route(&format!("proxy \"app\"; compress {{\n{lines}\n}}")),
         }
     }
 

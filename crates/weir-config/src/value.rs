@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use kdl::KdlValue;
 
-use crate::model::{Address, BucketKey, HashKey, HostHeader, PathMatch, Pattern, ValueMatch};
+use crate::model::{
+    Address, BucketKey, Coding, HashKey, HostHeader, PathMatch, Pattern, ValueMatch,
+};
 use crate::prefix::{Addresses, Prefix};
 use crate::suggest;
 use crate::url::{Origin, ProxyTarget};
@@ -32,6 +34,8 @@ pub(crate) enum Value {
     Path(PathMatch),
     Match(ValueMatch),
     Bucket(BucketKey),
+    /// A content coding, and its level if that is given.
+    Format(Coding, Option<u32>),
 }
 
 /// Why a value was refused.

@@ -242,6 +242,7 @@ fn every_setting_of_a_route() {
         body_buffer: Some(0),
         body_min_rate: Some(4 << 10),
         plugins: Vec::new(),
+        adapt: RouteAdapt::default(),
     };
     assert_eq!(*images, expected);
     assert_eq!(api.pattern, Pattern::Exact(text("/api")));

@@ -26,6 +26,7 @@ fn around(file: &str) -> (&'static str, &'static str) {
             ("upstream \"app\" { server \"http://a.example\"; }; plugin \"gray\" {\n", SITE)
         }
         "guard" => ("guard {\n", SITE),
+        "adapt" => ("adapt {\n", SITE),
         "rule" => (
             "guard { class \"gold\" priority=1; list \"crawlers\" \"a\"; rule \"x\" {\n",
             "\n}; }\nsite \"z.example\" \"www.z.example\" { listen \":9\"; \
@@ -123,7 +124,7 @@ fn errors_are_json_for_programs() {
         serde_json::json!([{
             "file": "weir.kdl", "line": 1, "column": 1,
             "message": "unknown key \"servr\" in the file",
-            "expected": ["server", "cache", "upstream", "plugins", "plugin", "guard", "site"],
+            "expected": ["server", "cache", "upstream", "plugins", "plugin", "guard", "adapt", "site"],
             "suggestion": "server",
         }])
     );
@@ -168,6 +169,10 @@ fn limits_hold() {
     let names: String = (0..=limits::ALLOWED_MAX).map(|number| format!(" \"n{number}\"")).collect();
     let plugin = format!("plugin \"a\" {{ source \"a\"; allow {{ shared {names}; }}; }}");
     assert!(shown(&plugin).contains("more than 1000 names"));
+    let names: String = (0..=limits::TYPES_MAX).map(|number| format!(" \"a/n{number}\"")).collect();
+    let route = format!("route \"/*\" {{ files \"a\"; compress {{ types {names}; }}; }}");
+    let site = format!("site \"a\" {{ listen \":80\"; {route}; }}");
+    assert!(shown(&site).contains("more than 100 types"));
     let line = |number| format!("environment \"N{number}\" \"\"\n");
     let lines: String = (0..=limits::ALLOWED_MAX).map(line).collect();
     let plugin = format!("plugin \"a\" {{ source \"a\"; allow {{\n{lines}}}; }}");

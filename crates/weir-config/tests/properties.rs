@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
 
+#[path = "properties/adapt.rs"]
+mod adapt;
 #[path = "properties/guard.rs"]
 mod guard;
+#[path = "properties/plugin.rs"]
+mod plugin;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -85,7 +89,7 @@ fn token() -> impl Strategy<Value = String> {
         "😀", "1", "-1", "0x", "1.5e3", ".5", "site", "route", "server", "listen", "\":80\"",
         "\"/*\"", "respond", "\"a\"", "tls", "cache", "upstream", "header", "set", "limits",
         "workers", "plugin", "use", "allow", "guard", "rule", "class", "from", "rate", "pass",
-        "\\u{", "\\n", "'",
+        "adapt", "compress", "\"br:5\"", "\\u{", "\\n", "'",
     ]);
     prop_oneof![8 => fixed.prop_map(str::to_owned), 1 => ".{0,4}"]
 }
@@ -349,96 +353,28 @@ fn route() -> impl Strategy<Value = (Route, Option<Upstream>)> {
         fixed.prop_map(|source| (source, None)),
     ];
     let limits = [40, 24, 30].map(|bits| option::of(0_u64..=1 << bits));
-    (source, route_cache(), edits(), edits(), limits, uses()).prop_map(
-        |((source, group), cache, response_headers, request_headers, limits, mut plugins)| {
+    let made = (plugin::uses(), adapt::route());
+    (source, route_cache(), edits(), edits(), limits, made).prop_map(
+        |((source, group), cache, response_headers, request_headers, limits, made)| {
+            let (mut plugins, adapt) = made;
             let is_proxy = matches!(source, Source::Proxy(_));
             let is_stored = is_proxy || matches!(source, Source::Files(_));
             plugins.retain(|plugin| is_stored || plugin.at == At::Delivery);
             let route = Route {
                 pattern: Pattern::Prefix("/".to_owned()),
                 source,
-                cache: if is_stored { cache } else { RouteCache::default() },
+                cache: if is_stored { cache.clone() } else { RouteCache::default() },
                 response_headers,
                 request_headers: if is_proxy { request_headers } else { Vec::new() },
                 body_size: limits[0],
                 body_buffer: limits[1],
                 body_min_rate: limits[2],
                 plugins,
+                adapt: if is_stored && cache.enabled { adapt } else { RouteAdapt::default() },
             };
             (route, group)
         },
     )
-}
-
-fn names(name: impl Strategy<Value = String>) -> impl Strategy<Value = Names> {
-    let these = proptest::collection::btree_set(name, 0..3);
-    prop_oneof![
-        1 => Just(Names::All),
-        4 => these.prop_map(|names| Names::These(names.into_iter().collect())),
-    ]
-}
-
-fn allow() -> impl Strategy<Value = Allow> {
-    let variables = proptest::collection::btree_map("[^=\0]{1,8}", "[^\0]{0,8}", 0..3);
-    let shared = names("[a-z/\" \\\\😀é-]{1,10}");
-    (names(Just("app".to_owned())), shared, any::<[bool; 4]>(), variables).prop_map(
-        |(upstreams, shared, [request_body, response_body, cache, log], variables)| Allow {
-            upstreams,
-            shared,
-            request_body,
-            response_body,
-            cache,
-            log,
-            environment: variables.into_iter().collect(),
-        },
-    )
-}
-
-fn plugin_policy() -> impl Strategy<Value = PluginPolicy> {
-    let limits = (time(1, 10_000), 65_536_u64..=4 << 30, 0_u32..=10_000_000, time(1, 1_000));
-    let back_off = time(10, 3_600_000)
-        .prop_flat_map(|least| (Just(least), 0_u64..=82_800_000))
-        .prop_map(|(least, more)| (least, least + Duration::from_millis(more)));
-    let quarantine = (1_u32..=1_000, time(100, 3_600_000), back_off);
-    (limits, 1_u32..=100_000, any::<bool>(), quarantine, allow()).prop_map(
-        |((cpu, memory, tables, long), log_per_s, fail, (failures, window, back_off), allow)| {
-            let (back_off, back_off_max) = back_off;
-            PluginPolicy {
-                cpu,
-                memory,
-                tables,
-                long,
-                log_per_s,
-                on_failure: if fail { OnFailure::Fail } else { OnFailure::Pass },
-                quarantine: Quarantine { failures, window, back_off, back_off_max },
-                allow,
-            }
-        },
-    )
-}
-
-fn plugins() -> impl Strategy<Value = (Plugins, Vec<Plugin>)> {
-    let settings = (option::of(file()), 1_usize..=256);
-    let (name, root_id) = ("[a-zA-Z0-9][a-zA-Z0-9._-]{0,8}", option::of("[ -~]{0,8}"));
-    let plugin = (name, file(), any::<[String; 2]>(), root_id, plugin_policy());
-    let plugin = plugin.prop_map(|(name, source, [config, vm_config], root_id, policy)| Plugin {
-        name,
-        source,
-        config,
-        vm_config,
-        root_id,
-        policy,
-    });
-    (settings, vec(plugin, 0..3)).prop_map(|((store, long_threads), mut plugins)| {
-        plugins.sort_by_key(|plugin| plugin.name.clone());
-        plugins.dedup_by_key(|plugin| plugin.name.clone());
-        (Plugins { store, long_threads }, plugins)
-    })
-}
-
-fn uses() -> impl Strategy<Value = Vec<Use>> {
-    let at = prop::sample::select(vec![At::Delivery, At::Fill]);
-    vec(("[a-z0-9][a-z0-9._-]{0,8}", at).prop_map(|(plugin, at)| Use { plugin, at }), 0..3)
 }
 
 /// A site with its number in what must be unique, and the anonymous groups that it makes.
@@ -481,8 +417,10 @@ fn site(number: u16) -> impl Strategy<Value = (Site, Vec<Upstream>)> {
 
 fn config() -> impl Strategy<Value = Config> {
     let sites = (1_u16..4).prop_flat_map(|count| (0..count).map(site).collect::<Vec<_>>());
-    (server(), cache(), upstream("app".to_owned()), plugins(), guard::guard(), sites).prop_map(
-        |(server, cache, app, (plugin_settings, plugins), mut guard, sites)| {
+    let rest = (plugin::plugins(), guard::guard(), adapt::adapt());
+    (server(), cache(), upstream("app".to_owned()), rest, sites).prop_map(
+        |(server, cache, app, rest, sites)| {
+            let ((plugin_settings, plugins), mut guard, adapt) = rest;
             let mut upstreams = vec![app];
             let mut all = Vec::new();
             for (site, groups) in sites {
@@ -494,7 +432,7 @@ fn config() -> impl Strategy<Value = Config> {
                 all.push(site);
             }
             guard::name_sites(&mut guard, &all);
-            Config { server, cache, upstreams, plugin_settings, plugins, guard, sites: all }
+            Config { server, cache, upstreams, plugin_settings, plugins, guard, adapt, sites: all }
         },
     )
 }

@@ -1,6 +1,7 @@
 //! Checked lines become the typed [`Config`]; what keys mean together is checked here. A function
 //! that returns `None` has reported why, or was not given a value whose error is reported already.
 
+mod adapt;
 mod guard;
 mod listeners;
 mod plugin;
@@ -79,6 +80,7 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         let known = Known::of_file(lines, &line.lines);
         build.guard(line, &known)
     });
+    let adapt = lines.one("adapt").and_then(|line| build.adapt(line));
     build.check_listeners(&sites, server.as_ref().and_then(|server| server.admin.as_ref()));
     let sites = sites.into_iter().map(|(_, site)| site).collect::<Option<Vec<_>>>();
     if build.upstreams.len() > UPSTREAMS_MAX {
@@ -92,6 +94,7 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         plugin_settings: plugin_settings?,
         plugins: plugins?,
         guard: guard?,
+        adapt: adapt?,
         sites: sites?,
     };
     Some((config, files))

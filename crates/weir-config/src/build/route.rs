@@ -30,6 +30,7 @@ impl Build<'_, '_> {
             self.source.error(first.span, message);
         }
         let plugins = self.uses(line);
+        let adapt = self.route_adapt(line);
         let limit = |name| lines.one("limits").and_then(|limits| limits.value(name));
         Some(Route {
             pattern: line.value("pattern")?,
@@ -41,6 +42,7 @@ impl Build<'_, '_> {
             body_buffer: limit("body-buffer"),
             body_min_rate: limit("body-min-rate"),
             plugins: plugins?,
+            adapt: adapt?,
         })
     }
 

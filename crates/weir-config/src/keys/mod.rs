@@ -1,5 +1,6 @@
 //! The keys themselves, a table for each part of the file. See [`crate::table`] for the types.
 
+mod adapt;
 mod guard;
 mod plugin;
 mod route;
@@ -9,6 +10,7 @@ mod site;
 mod top;
 mod upstream;
 
+pub(crate) use adapt::ADAPT;
 pub(crate) use guard::GUARD;
 pub(crate) use plugin::PLUGIN;
 pub(crate) use route::ROUTE;

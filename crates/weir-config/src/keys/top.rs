@@ -89,6 +89,17 @@ pub(crate) const TOP: &[Key] = &[
     },
     Key {
         block: Block::File,
+        name: "adapt",
+        arguments: &[],
+        properties: &[],
+        children: Some(Block::Adapt),
+        repeats: false,
+        doc: "Adaptation: the helper processes that make variants of stored responses, and what they \
+              may use. What is adapted is up to routes.",
+        example: "adapt {\n    helpers 2\n    time \"30s\"\n}",
+    },
+    Key {
+        block: Block::File,
         name: "site",
         arguments: &[slot(
             "name",

@@ -1,0 +1,112 @@
+//! The `adapt` block, and what routes adapt.
+
+use std::collections::HashSet;
+
+use crate::check::Line;
+use crate::limits::TYPES_MAX;
+use crate::model::{
+    Adapt, AdaptPriority, Coding, Compress, CompressFormat, MediaTypes, RouteAdapt, Strength,
+};
+use crate::value::Value;
+
+use super::Build;
+use super::route::is_never_stored;
+
+impl Build<'_, '_> {
+    pub(super) fn adapt(&mut self, line: &Line) -> Option<Adapt> {
+        let lines = &line.lines;
+        let helpers = match lines.value::<Value>("helpers")? {
+            Value::Number(count) => Some(usize::try_from(count).ok()?),
+            _ => None,
+        };
+        let (memory, output): (u64, u64) = (lines.value("memory")?, lines.value("output")?);
+        if let Some(line) = lines.one("output").filter(|_| output > memory) {
+            let message = "`output` is larger than `memory`, in which it is made";
+            self.source.error(line.span_of("size"), message);
+        }
+        Some(Adapt {
+            helpers,
+            queue: lines.value("queue")?,
+            memory,
+            output,
+            time: lines.value("time")?,
+            priority: match lines.value::<&str>("priority")? {
+                "normal" => AdaptPriority::Normal,
+                _ => AdaptPriority::Idle,
+            },
+        })
+    }
+
+    pub(super) fn route_adapt(&mut self, route: &Line) -> Option<RouteAdapt> {
+        let compress = match route.lines.one("compress") {
+            Some(line) => Some(self.compress(line, route)?),
+            None => None,
+        };
+        Some(RouteAdapt { compress })
+    }
+
+    fn compress(&mut self, line: &Line, route: &Line) -> Option<Compress> {
+        if is_never_stored(route) {
+            let message = "`compress` has no meaning here: this answer is never stored";
+            self.source.error(line.span, message);
+        } else if route.lines.one("cache").is_some_and(|cache| cache.is_written("off")) {
+            let message = "`compress` has no meaning where the cache is off: what is stored is \
+                           compressed, and nothing else";
+            self.source.error(line.span, message);
+        }
+        Some(Compress {
+            formats: self.formats(line)?,
+            types: self.types(line),
+            min_size: line.value("min-size")?,
+            wait: line.value("wait")?,
+        })
+    }
+
+    fn formats(&mut self, line: &Line) -> Option<Vec<CompressFormat>> {
+        let mut written: Vec<(Coding, Option<u32>)> = Vec::new();
+        for (value, span) in line.values::<Value>("format") {
+            let Value::Format(coding, level) = value else { return None };
+            if written.iter().any(|(other, _)| *other == coding) {
+                let message = format!("\"{}\" is one of its formats already", coding.token());
+                self.source.error(span, message);
+                continue;
+            }
+            written.push((coding, level));
+        }
+        let is_refused = line.is_refused("format");
+        if written.is_empty() && !is_refused {
+            written = Coding::ALL.map(|coding| (coding, None)).to_vec();
+        }
+        let all_have_levels = written.iter().all(|(_, level)| level.is_some());
+        if line.is_written("strength") && all_have_levels && !is_refused {
+            let message = "`strength` has no meaning where all formats have levels of their own";
+            self.source.error(line.span_of("strength"), message);
+        }
+        let strength = match line.value::<&str>("strength")? {
+            "quick" => Strength::Quick,
+            "balanced" => Strength::Balanced,
+            _ => Strength::Strongest,
+        };
+        let formats = written.into_iter().map(|(coding, level)| {
+            let levels = level.map(|level| (level, level));
+            let (level, level_large) = levels.unwrap_or_else(|| strength.levels(coding));
+            CompressFormat { coding, level, level_large }
+        });
+        Some(formats.collect())
+    }
+
+    fn types(&mut self, line: &Line) -> MediaTypes {
+        let Some(line) = line.lines.one("types") else { return MediaTypes::default() };
+        let types = line.values::<String>("type");
+        if types.len() > TYPES_MAX {
+            self.source.error(line.span, format!("more than {TYPES_MAX} types"));
+        }
+        let mut seen = HashSet::new();
+        for (name, span) in &types {
+            if !seen.insert(name) {
+                self.source.error(*span, format!("\"{name}\" is one of its types already"));
+            }
+        }
+        MediaTypes(types.into_iter().map(|(name, _)| name).collect())
+    }
+}
