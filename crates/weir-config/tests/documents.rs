@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use weir_config::{Errors, parse};
 
 /// Where a part of a file may stand: it replaces `HERE`. Routes may name the upstream `app`.
-const PLACES: [&str; 4] = [
+const PLACES: [&str; 5] = [
     "HERE",
     "HERE
      site \"somewhere-else.example\" { listen \":1\"; route \"/*\" { respond \"\"; }; }",
@@ -24,6 +24,8 @@ const PLACES: [&str; 4] = [
              HERE
          }
      }",
+    "guard { HERE\n}
+     site \"*\" { listen \":1\"; route \"/*\" { respond \"\"; }; }",
 ];
 
 #[test]

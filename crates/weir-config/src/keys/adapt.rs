@@ -53,8 +53,8 @@ pub(crate) const ADAPT: &[Key] = &[
         )],
         ..setting(
             "time",
-            "How long a helper may work on a job. One that takes longer is killed, and a job for \
-             which that has happened twice is refused for ten minutes.",
+            "How long a helper may work on a job. One that takes longer is killed, and another one \
+             tries once more.",
             "time \"30s\"",
         )
     },

@@ -1,0 +1,106 @@
+//! What configurations of adaptation mean: every setting, and what is left to Weir.
+
+#![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
+
+use std::time::Duration;
+
+use weir_config::*;
+
+fn parse_ok(text: &str) -> Config {
+    parse("weir.kdl", text).unwrap_or_else(|errors| panic!("{errors}\n\nin:\n{text}"))
+}
+
+/// A configuration with an `adapt` block, and a route with lines.
+fn with(adapt: &str, route: &str) -> Config {
+    let site =
+        format!("site \"*\" {{ listen \":80\"; route \"/*\" {{ files \"srv\"\n{route}\n}}; }}");
+    parse_ok(&format!("{adapt}\n{site}"))
+}
+
+fn compress(line: &str) -> Option<Compress> {
+    with("", line).sites[0].routes[0].adapt.compress.clone()
+}
+
+fn format(coding: Coding, level: u32, level_large: u32) -> CompressFormat {
+    CompressFormat { coding, level, level_large }
+}
+
+#[test]
+fn every_setting_of_the_block() {
+    let text = "adapt { helpers 3; queue 7; memory \"128MiB\"; time \"2s\"; output \"1MiB\"
+                priority \"normal\"; }";
+    let expected = Adapt {
+        helpers: Some(3),
+        queue: 7,
+        memory: 128 << 20,
+        output: 1 << 20,
+        time: Duration::from_secs(2),
+        priority: AdaptPriority::Normal,
+    };
+    assert_eq!(with(text, "").adapt, expected);
+    assert_eq!(with("adapt { helpers 0; }", "compress").adapt.helpers, Some(0));
+    let defaults = "adapt { helpers \"auto\"; priority \"idle\"; }";
+    for text in ["", "adapt { }", defaults] {
+        assert_eq!(with(text, "").adapt, Adapt::default(), "{text}");
+    }
+}
+
+#[test]
+fn every_setting_of_compress() {
+    let line = "compress \"gzip:1\" \"br\" min-size=\"2KiB\" wait=\"50ms\" {
+                    types \"Text/HTML\" \"*+json\" \"image/*\"
+                }";
+    let types = ["text/html", "*+json", "image/*"].map(str::to_owned).to_vec();
+    let expected = Compress {
+        formats: vec![format(Coding::Gzip, 1, 1), format(Coding::Brotli, 11, 9)],
+        types: MediaTypes(types),
+        min_size: 2048,
+        wait: Duration::from_millis(50),
+    };
+    assert_eq!(compress(line), Some(expected));
+    assert_eq!(compress(""), None);
+    for line in [
+        "compress",
+        "compress { }",
+        "compress strength=\"strongest\"",
+        "compress \"br\" \"zstd\" \"gzip\"",
+    ] {
+        assert_eq!(compress(line), Some(Compress::default()), "{line}");
+    }
+}
+
+#[test]
+fn the_strength_is_of_formats_without_a_level() {
+    let formats = |line: &str| compress(line).unwrap().formats;
+    let check = |line: &str, levels: [(u32, u32); 3]| {
+        let levels = Coding::ALL.iter().zip(levels);
+        let expected: Vec<_> = levels.map(|(coding, (a, b))| format(*coding, a, b)).collect();
+        assert_eq!(formats(line), expected, "{line}");
+    };
+    check("compress", [(11, 9), (19, 15), (9, 9)]);
+    check("compress strength=\"balanced\"", [(6, 6), (9, 9), (6, 6)]);
+    check("compress \"br\" \"zstd:22\" \"gzip\" strength=\"quick\"", [(4, 4), (22, 22), (4, 4)]);
+    // The least level of each.
+    check("compress \"br:0\" \"zstd:1\" \"gzip:1\"", [(0, 0), (1, 1), (1, 1)]);
+}
+
+#[test]
+fn what_is_printed_shows_what_was_chosen() {
+    let shown = |line: &str| {
+        let text = print(&with("", line));
+        let line = text.lines().find(|line| line.contains("compress")).map(str::trim);
+        line.map(str::to_owned)
+    };
+    assert_eq!(shown("").as_deref(), None);
+    assert_eq!(shown("compress strength=\"strongest\"").as_deref(), Some("compress"));
+    assert_eq!(
+        shown("compress \"gzip\" \"br\" strength=\"quick\"").as_deref(),
+        Some("compress \"gzip:4\" \"br:4\"")
+    );
+    assert_eq!(
+        shown("compress \"gzip\" wait=\"1s\" { types \"text/*\"; }").as_deref(),
+        Some("compress \"gzip\" wait=\"1s\" {")
+    );
+    assert!(!print(&with("adapt { }", "")).contains("adapt"));
+    assert!(print(&with("adapt { queue 9; }", "")).contains("\n    queue 9\n"));
+}
