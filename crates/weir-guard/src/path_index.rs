@@ -1,15 +1,27 @@
 //! Which rules a path meets: a radix tree over paths and their beginnings, in which a look-up walks
-//! down one way whatever the number of rules, and an index of all other patterns.
+//! down one way whatever the number of rules, and an index of the patterns whose beginning says too
+//! little.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 
 use crate::glob_index::GlobIndex;
-use crate::index::{Candidate, Candidates, add};
+use crate::index::{Candidate, Candidates};
 use crate::pattern::Glob;
 use crate::seen::Seen;
+
+/// A pattern is found by what it begins with if that has so many bytes at least, and so many
+/// patterns have it at most: each is looked at then. The other index reads the whole path.
+const HEAD_BYTES_MIN: usize = 2;
+const HEADS_ALIKE_MAX: u32 = 4;
 
 /// Rules by path. Built once.
 #[derive(Default)]
 pub(crate) struct PathIndex {
     beginnings: Tree,
+    /// Globs that are found by their beginnings.
+    begun: Box<[(Glob, Candidate)]>,
     globs: GlobIndex,
     /// By glob.
     finds: Box<[Candidate]>,
@@ -28,20 +40,31 @@ struct Text {
     bytes: Box<[u8]>,
     /// A path is to be this, not only to begin so.
     is_whole: bool,
-    finds: Candidate,
+    finds: Find,
+}
+
+/// What is found by a text.
+#[derive(Clone, Copy, Debug)]
+enum Find {
+    /// A rule, which has no more to ask of the path.
+    Rule(Candidate),
+    /// One of [`PathIndex::begun`].
+    Glob(u32),
 }
 
 impl Patterns {
     /// A rule for one path.
     pub(crate) fn add_exact(&mut self, path: &str, rule: u32) {
         let bytes = path.as_bytes().into();
-        self.beginnings.push(Text { bytes, is_whole: true, finds: Candidate::proved(rule) });
+        let finds = Find::Rule(Candidate::proved(rule));
+        self.beginnings.push(Text { bytes, is_whole: true, finds });
     }
 
     /// A rule for all paths that begin so.
     pub(crate) fn add_prefix(&mut self, prefix: &str, rule: u32) {
         let bytes = prefix.as_bytes().into();
-        self.beginnings.push(Text { bytes, is_whole: false, finds: Candidate::proved(rule) });
+        let finds = Find::Rule(Candidate::proved(rule));
+        self.beginnings.push(Text { bytes, is_whole: false, finds });
     }
 
     /// A rule for a pattern.
@@ -54,10 +77,28 @@ impl Patterns {
 impl PathIndex {
     /// Indexes patterns.
     pub(crate) fn new(patterns: Patterns) -> PathIndex {
+        let Patterns { mut beginnings, globs, finds } = patterns;
+        let mut alike: HashMap<&[u8], u32, RandomState> = HashMap::default();
+        globs.iter().for_each(|glob| *alike.entry(glob.head()).or_default() += 1);
+        let is_begun = |glob: &Glob| {
+            glob.head().len() >= HEAD_BYTES_MIN && alike[glob.head()] <= HEADS_ALIKE_MAX
+        };
+        let (mut begun, mut others, mut finds_of_others) = (Vec::new(), Vec::new(), Vec::new());
+        for (glob, find) in globs.iter().zip(finds) {
+            if is_begun(glob) {
+                let (bytes, finds) = (glob.head().into(), Find::Glob(begun.len() as u32));
+                beginnings.push(Text { bytes, is_whole: false, finds });
+                begun.push((glob.clone(), find));
+            } else {
+                others.push(glob.clone());
+                finds_of_others.push(find);
+            }
+        }
         PathIndex {
-            beginnings: Tree::new(patterns.beginnings),
-            globs: GlobIndex::new(patterns.globs),
-            finds: patterns.finds.into(),
+            beginnings: Tree::new(beginnings),
+            begun: begun.into(),
+            globs: GlobIndex::new(others),
+            finds: finds_of_others.into(),
         }
     }
 
@@ -70,11 +111,33 @@ impl PathIndex {
     #[inline]
     pub(crate) fn find(&self, path: &str, found: &mut Candidates) {
         if !self.beginnings.is_empty() {
-            self.beginnings.walk(path.as_bytes(), found);
+            let see = |finds: &[Find]| {
+                if !finds.is_empty() {
+                    self.add(finds, path, found);
+                }
+            };
+            self.beginnings.walk(path.as_bytes(), see);
         }
         if !self.finds.is_empty() {
             let see = |glob| found.push(self.finds[glob as usize]);
             self.globs.find(path.as_bytes(), &mut Seen::default(), see);
+        }
+    }
+}
+
+impl PathIndex {
+    #[inline(never)]
+    fn add(&self, finds: &[Find], path: &str, found: &mut Candidates) {
+        for find in finds {
+            match find {
+                Find::Rule(rule) => found.push(*rule),
+                Find::Glob(at) => {
+                    let (glob, rule) = &self.begun[*at as usize];
+                    if glob.is_match(path.as_bytes()) {
+                        found.push(*rule);
+                    }
+                }
+            }
         }
     }
 }
@@ -90,7 +153,7 @@ struct Tree {
     firsts: Box<[u8]>,
     /// What must follow, byte by byte, before there is a choice again.
     labels: Box<[u8]>,
-    finds: Box<[Candidate]>,
+    finds: Box<[Find]>,
 }
 
 /// Where a node's own begin. All are fewer than bytes of a configuration.
@@ -100,9 +163,9 @@ struct Node {
     label: u32,
     /// Of nodes: those below it.
     below: u32,
-    /// Of candidates: for texts that begin so.
+    /// Of what is found: by texts that begin so.
     all: u32,
-    /// Likewise, for texts that end here.
+    /// Likewise, by texts that end here.
     whole: u32,
 }
 
@@ -144,15 +207,15 @@ impl Tree {
     }
 
     #[inline]
-    fn walk(&self, text: &[u8], found: &mut Candidates) {
+    fn walk(&self, text: &[u8], mut see: impl FnMut(&[Find])) {
         let (mut at, mut rest) = (0, text);
         loop {
             let (node, next) = (self.nodes[at], self.nodes[at + 1]);
             let label = &self.labels[node.label as usize..next.label as usize];
             let Some(after) = rest.strip_prefix(label) else { return };
-            add(found, &self.finds[node.all as usize..node.whole as usize]);
+            see(&self.finds[node.all as usize..node.whole as usize]);
             let Some((first, after)) = after.split_first() else {
-                return add(found, &self.finds[node.whole as usize..next.all as usize]);
+                return see(&self.finds[node.whole as usize..next.all as usize]);
             };
             let below = &self.firsts[node.below as usize..next.below as usize];
             // Mostly a few, which is too few to be halved.
@@ -194,6 +257,9 @@ mod tests {
         patterns.add_glob(&Glob::new("*admin*"), 5);
         patterns.add_glob(&Glob::new("/a/*/x"), 6);
         patterns.add_prefix("", 7);
+        for rule in 8..16 {
+            patterns.add_glob(&Glob::new(&format!("/many/*/{rule}")), rule);
+        }
         let index = PathIndex::new(patterns);
         for (path, expected) in [
             ("/search", &[0, 2, 7][..]),
@@ -205,6 +271,8 @@ mod tests {
             ("/a/b", &[2, 7]),
             ("/a/b/x", &[2, 6, 7]),
             ("/administrator", &[2, 5, 7]),
+            ("/many/a/9", &[2, 7, 9]),
+            ("/many/9", &[2, 7]),
             ("", &[7]),
         ] {
             assert_eq!(found(&index, path), expected, "{path}");

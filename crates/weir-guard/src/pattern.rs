@@ -24,6 +24,11 @@ impl Glob {
         Glob { first, middle: parts.into(), last }
     }
 
+    /// What every text begins with that it matches; may be empty.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.first
+    }
+
     /// What every text has in it that it matches, in order and apart from each other.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let ends = [Some(&self.first), self.last.as_ref()];
