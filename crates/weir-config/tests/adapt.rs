@@ -77,7 +77,7 @@ fn the_strength_is_of_formats_without_a_level() {
         let expected: Vec<_> = levels.map(|(coding, (a, b))| format(*coding, a, b)).collect();
         assert_eq!(formats(line), expected, "{line}");
     };
-    check("compress", [(11, 9), (19, 15), (9, 9)]);
+    check("compress", [(11, 9), (19, 12), (9, 9)]);
     check("compress strength=\"balanced\"", [(6, 6), (9, 9), (6, 6)]);
     check("compress \"br\" \"zstd:22\" \"gzip\" strength=\"quick\"", [(4, 4), (22, 22), (4, 4)]);
     // The least level of each.

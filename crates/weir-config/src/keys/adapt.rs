@@ -92,7 +92,7 @@ pub(crate) const ADAPT: &[Key] = &[
                 Kind::Choice(&["quick", "balanced", "strongest"]),
                 Default("strongest"),
                 "Levels of formats that are given without one: 4, 3 and 4 of br, zstd and gzip; 6, \
-                 9 and 6; or 11, 19 and 9, and 9, 15 and 9 for content of more than 1MiB.",
+                 9 and 6; or 11, 19 and 9, and 9, 12 and 9 for content of more than 1MiB.",
             ),
             slot(
                 "min-size",
