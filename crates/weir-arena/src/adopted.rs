@@ -27,6 +27,9 @@ const GRAIN_BYTES: usize = 64 << 10;
 /// process 65,530 mappings unless told otherwise.
 const ADOPTED_MAX: usize = 4096;
 
+/// Unit of `st_blocks` (stat(2)).
+const BLOCK_BYTES: u64 = 512;
+
 /// What the maker can no longer do to a file with these seals: change what is in it.
 const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
@@ -185,7 +188,7 @@ impl Drop for Adopted {
     }
 }
 
-/// Makes the first `len` bytes of a file part of an arena.
+/// Makes a file of `len` bytes part of an arena.
 pub(crate) fn adopt(memory: &Arc<Memory>, fd: OwnedFd, len: usize) -> Result<Bytes, ArenaError> {
     let refuse = |why| ArenaError::NotAdopted { len_bytes: len as u64, why };
     check(&fd, len).map_err(refuse)?;
@@ -207,15 +210,21 @@ pub(crate) fn adopt(memory: &Arc<Memory>, fd: OwnedFd, len: usize) -> Result<Byt
     }
 }
 
-/// Whether nobody can change the first `len` bytes of a file any more.
+/// Whether a file has `len` bytes and nobody can change them any more. What it had beyond them
+/// would be memory that nobody counts.
 fn check(fd: &impl AsFd, len: usize) -> io::Result<()> {
     let seals = rustix::fs::fcntl_get_seals(fd)?;
     if !seals.contains(SEALS) {
         return Err(io::Error::other("it is not sealed against writing, shrinking and growing"));
     }
-    let size = rustix::fs::fstat(fd)?.st_size;
-    if u64::try_from(size).unwrap_or_default() < len as u64 {
-        return Err(io::Error::other("it is shorter than that"));
+    let stat = rustix::fs::fstat(fd)?;
+    if u64::try_from(stat.st_size) != Ok(len as u64) {
+        return Err(io::Error::other(format!("it has {} bytes", stat.st_size)));
+    }
+    // Pages may be kept behind the end (fallocate(2), FALLOC_FL_KEEP_SIZE).
+    let kept = u64::try_from(stat.st_blocks).unwrap_or_default() * BLOCK_BYTES;
+    if kept > len.next_multiple_of(PAGE_BYTES) as u64 {
+        return Err(io::Error::other("it keeps memory behind its end"));
     }
     Ok(())
 }

@@ -46,12 +46,12 @@ impl Arena {
         Ok(Extent::new(Arc::clone(&self.memory), range))
     }
 
-    /// Makes the first `len` bytes of a memfd a part of the arena, without copying them. Whoever made
-    /// it must have sealed it against writing, shrinking and growing.
+    /// Makes a memfd of `len` bytes a part of the arena, without copying them. Whoever made it must
+    /// have sealed it against writing, shrinking and growing.
     ///
     /// # Errors
     /// [`ArenaError::Full`] when the limit would be passed; [`ArenaError::NotAdopted`] if it is not
-    /// sealed or shorter, or as many have been adopted as a process should map.
+    /// sealed or not of that length, or as many have been adopted as a process should map.
     pub fn adopt(&self, fd: OwnedFd, len: usize) -> Result<Bytes, ArenaError> {
         adopted::adopt(&self.memory, fd, len)
     }

@@ -15,8 +15,8 @@
 //!
 //! # Memory of others
 //!
-//! Another process reads stored bodies through a [`Window`] onto [`Arena::reading_end`]. What it has
-//! made in a memfd of its own, and sealed, becomes a stored body without being copied:
+//! Another process reads stored bodies through a [`Window`] onto [`Arena::reading_end`]. What it
+//! has made in a memfd of its own, and sealed, becomes a stored body without being copied:
 //! [`Arena::adopt`].
 //!
 //! # Why a freed page is punched, not overwritten

@@ -61,8 +61,16 @@ fn what_may_still_change_is_not_adopted() {
         let refused = arena.adopt(memfd(b"content", seals), 7).unwrap_err();
         assert!(matches!(refused, ArenaError::NotAdopted { .. }), "{missing:?}: {refused}");
     }
-    let short = arena.adopt(memfd(b"content", SEALS), 8).unwrap_err();
-    assert!(short.to_string().contains("shorter"), "{short}");
+    for len in [6, 8] {
+        let other = arena.adopt(memfd(b"content", SEALS), len).unwrap_err();
+        assert!(other.to_string().contains("it has 7 bytes"), "{other}");
+    }
+    let keeps = memfd(b"content", SealFlags::empty());
+    let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&keeps, flags, 0, 1 << 16).unwrap();
+    rustix::fs::fcntl_add_seals(&keeps, SEALS).unwrap();
+    let keeps = arena.adopt(keeps, 7).unwrap_err();
+    assert!(keeps.to_string().contains("behind its end"), "{keeps}");
     let file = std::fs::File::open("/proc/self/exe").unwrap();
     assert!(arena.adopt(file.into(), 1).is_err(), "no memfd");
     assert_eq!(arena.used(), 0);

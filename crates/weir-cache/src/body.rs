@@ -3,6 +3,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use weir_arena::{Extent, PAGE_BYTES};
@@ -14,6 +15,7 @@ use crate::limits::HEAP_BODY_BYTES_MAX;
 pub struct Body {
     repr: Repr,
     len: u64,
+    id: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -34,7 +36,13 @@ impl Body {
             1 => Repr::One(chunks.swap_remove(0)),
             _ => Repr::Many(chunks.into_boxed_slice()),
         };
-        Body { repr, len }
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        Body { repr, len, id: MADE.fetch_add(1, Relaxed) + 1 }
+    }
+
+    /// What clones of this body have in common with it, and no other body has; 0 for nothing.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Bytes in all.

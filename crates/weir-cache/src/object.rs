@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -46,12 +47,15 @@ pub struct Head {
     pub stamp: Option<Stamp>,
     /// What losing the response costs, see [`Usage::new`]; usually 1.
     pub cost: u32,
+    /// What it was made from, if from another stored response: the [`Body::id`] of that.
+    pub derived_from: Option<NonZeroU64>,
 }
 
 impl Head {
     /// A head that every request selects, for sources that know their own freshness.
     pub fn new(status: StatusCode, headers: HeaderMap, freshness: Freshness) -> Head {
-        Head { status, headers, freshness, selectors: Selectors::default(), stamp: None, cost: 1 }
+        let selectors = Selectors::default();
+        Head { status, headers, freshness, selectors, stamp: None, cost: 1, derived_from: None }
     }
 }
 
@@ -146,6 +150,11 @@ impl Object {
     /// The source's stamp, if it gave one.
     pub fn stamp(&self) -> Option<&Stamp> {
         self.head.stamp.as_ref()
+    }
+
+    /// What it was made from: the [`Body::id`] of another stored response.
+    pub fn derived_from(&self) -> Option<NonZeroU64> {
+        self.head.derived_from
     }
 
     /// Room for what a server derives from the object. The cache does not look into it; every

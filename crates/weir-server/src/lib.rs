@@ -3,6 +3,7 @@
 
 mod accept;
 mod access_log;
+mod adapt;
 pub mod admin;
 mod body;
 mod body_budget;

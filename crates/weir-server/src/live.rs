@@ -21,6 +21,7 @@ use weir_plugin::Plugins;
 
 use self::tls::{Tls, build_tls};
 use crate::access_log::AccessLog;
+use crate::adapt::Offers;
 use crate::chain::Chain;
 use crate::error::StartError;
 use crate::metrics::{Registry, RouteMetrics};
@@ -89,6 +90,8 @@ pub(crate) struct Route {
     pub(crate) uses: Vec<config::Use>,
     /// The parts that plugins make of its cache.
     pub(crate) variants: Arc<Variants>,
+    /// What it makes of its responses.
+    pub(crate) offers: Option<Arc<Offers>>,
     pub(crate) response_edits: Vec<Edit>,
     pub(crate) request_edits: Vec<Edit>,
     pub(crate) body_size_max: u64,
@@ -409,6 +412,7 @@ fn build_route(
         chain: ArcSwap::default(),
         uses: route.plugins.clone(),
         variants: variants.get(&scope).cloned().unwrap_or_default(),
+        offers: Offers::new(&route.adapt).map(Arc::new),
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,
         body_size_max: route.body_size.unwrap_or(config.server.limits.body_size),

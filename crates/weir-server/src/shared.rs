@@ -12,6 +12,7 @@ use weir_config::Address;
 use weir_net::Reaped;
 use weir_plugin::Plugins;
 
+use crate::adapt::Adaptation;
 use crate::body_budget::BodyBudget;
 use crate::guard::Guard;
 use crate::live::Live;
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Registry>,
     pub(crate) plugins: Plugins,
     pub(crate) guard: Guard,
+    pub(crate) adaptation: Adaptation,
     pub(crate) connections: Connections,
     pub(crate) bodies: BodyBudget,
     /// A graceful stop has begun: every response is its connection's last.
@@ -81,6 +83,7 @@ impl Shared {
         numbers: Arc<ListenerNumbers>,
     ) -> Shared {
         Shared {
+            adaptation: Adaptation::new(&live.config.adapt, &arena),
             workers: guard.workers(),
             guard,
             live: ArcSwap::from_pointee(live),

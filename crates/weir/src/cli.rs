@@ -38,6 +38,39 @@ pub(crate) enum Command {
     /// Ask a running server about its overload control, and change its rules.
     #[command(subcommand)]
     Guard(Guard),
+    /// Adapt a file as a running server adapts responses.
+    Adapt(Adapt),
+    /// Work for a server, at the other end of standard input.
+    #[command(hide = true)]
+    Helper(Helper),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Adapt {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// Code it: "gzip", "br" or "zstd", with a level if wanted, such as "br:11".
+    #[arg(long, value_name = "CODING[:LEVEL]")]
+    pub(crate) compress: String,
+    /// Where the result goes; by default nowhere, and only its size is told.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Helper {
+    /// Run only when nothing else wants to.
+    #[arg(long)]
+    pub(crate) idle: bool,
+    /// Address space, in bytes.
+    #[arg(long)]
+    pub(crate) memory: u64,
+    /// The largest result, in bytes.
+    #[arg(long)]
+    pub(crate) output: u64,
 }
 
 #[derive(Debug, Subcommand)]

@@ -232,8 +232,12 @@ fn what_no_route_answers_meets_rules_too() {
     let address = common::free_address();
     let config = format!(
         "server {{ workers 2; admin \"off\"; }}
-        guard {{ rule \"probing\" {{ path \"/*\"; rate 4 burst=4 per=\"hour\"; always; answer 429; }} }}
-        site \"known.example\" {{ listen \"{address}\"; route \"/there\" {{ respond \"hello\"; }} }}"
+        guard {{ rule \"probing\" {{
+            path \"/*\"; rate 4 burst=4 per=\"hour\"; always; answer 429;
+        }} }}
+        site \"known.example\" {{
+            listen \"{address}\"; route \"/there\" {{ respond \"hello\"; }}
+        }}"
     );
     let _weir = Weir::run(&config, &[address]);
     let status = |host, target| ask(address, "GET", target, &[("host", host)]).status;

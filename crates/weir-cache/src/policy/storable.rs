@@ -93,7 +93,7 @@ pub fn admit(exchange: &Exchange<'_>, rules: &Rules) -> Result<Head, NotStorable
         headers.insert(header::DATE, date_of(exchange.response_time_ms));
     }
     let freshness = freshness(exchange, &directives, lifetime, rules);
-    Ok(Head { status: exchange.status, headers, freshness, selectors, stamp: None, cost: 1 })
+    Ok(Head { selectors, ..Head::new(exchange.status, headers, freshness) })
 }
 
 /// Whether a request asks that its response be for itself alone: such a response says nothing about

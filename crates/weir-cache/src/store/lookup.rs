@@ -1,5 +1,6 @@
 //! The hit path: one hash, one shared lock, one comparison of integers.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -94,6 +95,19 @@ impl Cache {
             }
             _ => None,
         }
+    }
+
+    /// Finds what was made from another stored response, whose [`crate::Body::id`] is `from`. That
+    /// one answers for its freshness; this counts as a use of it, and as no look-up.
+    pub fn derived(&self, key: &KeyRef<'_>, from: NonZeroU64, now_ms: u64) -> Option<Arc<Object>> {
+        let hash = self.inner.hash(key);
+        let object = {
+            let index = self.inner.shard(hash).index.read();
+            let mut variants = index.find(hash, key)?.variants();
+            Arc::clone(variants.find(|object| object.derived_from() == Some(from))?)
+        };
+        self.inner.ranking.touch(&object.usage, now_ms);
+        Some(object)
     }
 }
 

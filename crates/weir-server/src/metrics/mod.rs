@@ -1,6 +1,7 @@
 //! Counters of the server: sharded by worker, so that counting never contends, and named by site
 //! and route, so that they survive a reload. Rendering is in [`render`].
 
+mod adapt;
 mod guard;
 mod histogram;
 #[cfg(test)]

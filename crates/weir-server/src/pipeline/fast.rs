@@ -12,7 +12,7 @@ use weir_http::head::Head;
 use weir_http::path;
 
 use super::reply::{self, HitFields};
-use super::{Seen, admit, look_up, plugins, route, shown};
+use super::{Seen, adapt, admit, look_up, plugins, route, shown};
 use crate::connection::{Connection, Reply};
 use crate::live::{Live, Route};
 use crate::metrics::CacheResult;
@@ -86,7 +86,8 @@ pub(crate) fn answer(
     // Cache.
     let now_ms = coarse_unix_ms();
     let asked = look_up::Asked { host: &request.host.name, path: path.as_str(), query, variant };
-    let object = look_up::plain_hit(connection, route, &asked, now_ms)?;
+    let is_final = |object: &Object| is_final(route, object, live.generation);
+    let object = look_up::plain_hit(connection, route, &asked, now_ms, is_final)?;
     route.variants.touch(variant, now_ms);
 
     // Reply.
@@ -110,6 +111,17 @@ pub(crate) fn answer(
     record.status = StatusCode::OK.as_u16();
     record.cache = CacheResult::Hit;
     Some(Fast::Hit(Hit { record, head: response_head, object, last, sent: 0 }))
+}
+
+/// Whether a stored response is sent as it is, whoever asks. Where a head is prepared, that has
+/// been found out before.
+fn is_final(route: &Route, object: &Object, generation: u64) -> bool {
+    if route.offers.is_none() {
+        return true;
+    }
+    let annex = object.annex().load();
+    let kept = annex.as_ref().and_then(|annex| annex.downcast_ref::<Prepared>());
+    kept.is_some_and(|kept| kept.generation == generation) || !adapt::concerns(route, object)
 }
 
 /// The part of a response's head that is the same for every hit of an object, as it is sent.

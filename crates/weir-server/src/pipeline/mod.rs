@@ -5,6 +5,7 @@
 //! response's head needs. Everything that may wait is in the future that [`serve`] returns. Plain
 //! hits take the same stages by a shorter way: [`fast`].
 
+mod adapt;
 mod admit;
 mod client_body;
 mod content;
@@ -43,6 +44,8 @@ use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::{coarse_unix_ms, unix_ms};
 use crate::upstream::Upstream;
+use adapt::Fitted;
+pub(crate) use adapt::WEIR_ADAPT;
 use content::Content;
 pub(crate) use forward::Introduction;
 use look_up::{Found, Missed};
@@ -136,7 +139,7 @@ pub(crate) struct Seen {
 /// path may have decided about it and shown it to plugins.
 pub(crate) fn serve(
     connection: &Arc<Connection>,
-    mut head: Parts,
+    head: Parts,
     body: Option<Incoming>,
     seen: Seen,
 ) -> Reply {
@@ -187,12 +190,9 @@ pub(crate) fn serve(
     let now_ms = coarse_unix_ms();
     match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
-            let selects = routed.notes.selects;
-            if routed.notes.closes && version < Version::HTTP_2 {
-                connection.socket.set_last();
-            }
-            let response = reply::from_cache(record, &route, &mut head, selects, object, now_ms);
-            unread::reply(response, version, body)
+            let (notes, variant) = (routed.notes, routed.variant);
+            let stored = Stored { object, notes, variant };
+            hit(record, route, head, body.map(Content::Client), stored, now_ms)
         }
         Found::Missed(missed) => {
             let target = routed.into_target(&head.uri);
@@ -242,10 +242,10 @@ async fn proceed(
                 }
                 plugins::Word::Pass => Missed::passed(),
                 plugins::Word::GoOn => {
-                    let notes = routed.notes;
+                    let (notes, variant) = (routed.notes, routed.variant);
                     drop(routed);
-                    let hit = hit(record, &route, head, body, notes, object, now_ms);
-                    return hit.wait().await;
+                    let stored = Stored { object, notes, variant };
+                    return hit(record, route, head, body, stored, now_ms).wait().await;
                 }
             },
         },
@@ -273,21 +273,54 @@ async fn proceed(
     source(Ask { record, route, head, body, passage, target, now }, missed).wait().await
 }
 
-/// Answers with a stored response.
+/// A stored response that answers a request.
+struct Stored {
+    object: Arc<Object>,
+    notes: Notes,
+    /// As in [`Target`].
+    variant: u64,
+}
+
+/// Answers with a stored response, or with what was made of it.
 fn hit(
+    record: Record,
+    route: Arc<Route>,
+    head: Parts,
+    body: Option<Content>,
+    stored: Stored,
+    now_ms: u64,
+) -> Reply {
+    let Stored { object, notes, variant } = stored;
+
+    // Adapt.
+    let connection = record.connection();
+    let fitted = adapt::fit(connection, &route, &head.headers, object, variant, now_ms);
+    if adapt::may_wait(&route, &fitted) {
+        let connection = Arc::clone(connection);
+        return Reply::Later(Box::pin(async move {
+            let headers = &head.headers;
+            let fitted = adapt::wait(&connection, &route, headers, fitted, variant).await;
+            let now_ms = coarse_unix_ms();
+            reply_with(record, &route, head, body, notes, &fitted, now_ms).wait().await
+        }));
+    }
+    reply_with(record, &route, head, body, notes, &fitted, now_ms)
+}
+
+fn reply_with(
     record: Record,
     route: &Route,
     mut head: Parts,
     body: Option<Content>,
     notes: Notes,
-    object: Arc<Object>,
+    fitted: &Fitted,
     now_ms: u64,
 ) -> Reply {
     let version = head.version;
     if notes.closes && version < Version::HTTP_2 {
         record.connection().socket.set_last();
     }
-    let response = reply::from_cache(record, route, &mut head, notes.selects, object, now_ms);
+    let response = reply::from_cache(record, route, &mut head, notes.selects, fitted, now_ms);
     unread::reply(response, version, body.and_then(Content::into_client))
 }
 

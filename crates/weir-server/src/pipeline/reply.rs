@@ -10,6 +10,7 @@ use weir_cache::Object;
 use weir_http::cache_status::CacheStatus;
 use weir_http::range::{self, Multipart, Span};
 
+use super::adapt::{self, Fitted};
 use super::plugins::has_no_content;
 use super::select::{Selection, select};
 use super::whole::Whole;
@@ -38,19 +39,21 @@ pub(super) fn from_cache(
     route: &Route,
     request: &mut Parts,
     selects: bool,
-    object: Arc<Object>,
+    fitted: &Fitted,
     now_ms: u64,
 ) -> Response<ReplyBody> {
-    let whole = Whole::Object(Arc::clone(&object));
+    let whole = Whole::Object(Arc::clone(fitted.body()));
+    let (object, changed) = (&fitted.original, fitted.headers(route.offers.as_deref()));
     let status = object.status();
+    let stored = changed.as_ref().unwrap_or(object.headers());
     let selection = match selects {
-        true => select(request, status, object.headers(), &whole),
+        true => select(request, status, stored, &whole),
         false => Selection::Whole,
     };
     let mut headers = std::mem::take(&mut request.headers);
     headers.clear();
-    copy(object.headers(), &mut headers);
-    HitFields::of(route, &object, now_ms).set(&mut headers);
+    copy(stored, &mut headers);
+    HitFields::of(route, object, now_ms).set(&mut headers);
     record.cache = CacheResult::Hit;
     assemble(record, route, request, selection, Head { status, headers }, whole)
 }
@@ -113,6 +116,7 @@ pub(super) fn from_source(
     answer: Answer,
 ) -> Response<ReplyBody> {
     let Answer { status, mut headers, whole, cache, cache_status } = answer;
+    adapt::note(route, status, &mut headers, whole.len());
     let selection = select(request, status, &headers, &whole);
     if let Some(value) = cache_status {
         headers.append(CACHE_STATUS, value);

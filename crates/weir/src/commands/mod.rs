@@ -1,5 +1,6 @@
 //! One function per command.
 
+mod adapt;
 mod check;
 mod demo;
 mod guard;
@@ -66,6 +67,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status(admin) => status::status(&admin),
         Command::Plugin(command) => plugin::plugin(&command),
         Command::Guard(command) => guard::guard(&command),
+        Command::Adapt(command) => adapt::adapt(&command),
+        Command::Helper(command) => adapt::helper(&command),
     }
 }
 

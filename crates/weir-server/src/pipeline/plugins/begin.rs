@@ -12,6 +12,7 @@ use weir_plugin::{
     AtOnce, Facts, Failure, Glance, Hooks, Lend, Passed, RequestHead, ResponseHead, Stream,
 };
 
+use super::super::adapt::Fitted;
 use super::super::reply;
 use super::{Passage, Step};
 use crate::chain::Chain;
@@ -167,7 +168,8 @@ pub(in crate::pipeline) fn go_on(
 ) -> Reply {
     // It is plain, and the hit one to plain requests: the fields do not matter.
     let mut parts = http::Request::new(()).into_parts().0;
-    let response = reply::from_cache(record, route, &mut parts, false, object, now_ms);
+    let fitted = Fitted::as_it_is(object);
+    let response = reply::from_cache(record, route, &mut parts, false, &fitted, now_ms);
     let is_head = head.is_head;
     Reply::Later(Box::pin(async move { passage.go_on(response, is_head, onward).await }))
 }

@@ -1,0 +1,81 @@
+//! What is to be done to a stored response, and what has become of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::adapters::compress::Compress;
+
+/// One thing to do with bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Step {
+    /// A content coding.
+    Compress(Compress),
+}
+
+/// What is done, one step after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Recipe {
+    /// Never empty.
+    pub steps: Vec<Step>,
+}
+
+/// What a job may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of the result.
+    pub output_bytes: u64,
+    /// Time from when a helper begins.
+    pub time: Duration,
+}
+
+/// A part of a job's input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Piece {
+    /// In the arena whose reading end helpers have.
+    Stored {
+        /// Of the first byte, in the arena's file.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// The bytes themselves, where they are few.
+    Inline(Vec<u8>),
+}
+
+/// Something to do.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What all who ask for the same have in common: the original's identity and the variant's.
+    pub key: u128,
+    /// The stored body; kept until the job is over.
+    pub input: Vec<Bytes>,
+    /// What to do with it.
+    pub recipe: Recipe,
+    /// What that may take.
+    pub limits: Limits,
+}
+
+/// The end of a job.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// There is a variant.
+    Made(Made),
+    /// The original is as good: the word says why.
+    Original(&'static str),
+    /// It could not be done: what happened.
+    Failed(String),
+}
+
+/// A variant.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its bytes.
+    pub body: Bytes,
+    /// What was done, for the header field that tells so.
+    pub detail: String,
+    /// How long a helper worked on it.
+    pub took: Duration,
+}

@@ -1,0 +1,112 @@
+//! One helper process, as its foreman sees it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use weir_arena::Arena;
+
+use super::PoolSettings;
+use crate::job::{Job, Piece};
+use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Report};
+
+/// How long a helper may take to begin.
+const BEGIN: Duration = Duration::from_secs(10);
+
+/// A helper that has begun.
+pub(super) struct Helper {
+    child: Child,
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Helper {
+    /// Starts a helper that reads what is stored in `arena`.
+    ///
+    /// # Errors
+    /// What the system says; `TimedOut` or `UnexpectedEof` if the helper does not begin.
+    pub(super) fn start(settings: &PoolSettings, arena: &Arena) -> io::Result<Helper> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let child = Command::new(&settings.program)
+            .args(&settings.arguments)
+            .env_clear()
+            // Otherwise it has a gigabyte in store before its memory is limited.
+            .env("MIMALLOC_DISALLOW_ARENA_ALLOC", "1")
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let mut helper = Helper { child, socket: ours, buffer: vec![0; MESSAGE_BYTES_MAX] };
+        let arena = arena.reading_end()?;
+        wire::send(&helper.socket, &Order::Begin, Some(arena.as_fd()))?;
+        match helper.hear(BEGIN)? {
+            Report::Ready { lacks } => {
+                if !lacks.is_empty() {
+                    tracing::debug!(?lacks, "a helper could not be confined by");
+                }
+                Ok(helper)
+            }
+            report => Err(unexpected(&report)),
+        }
+    }
+
+    /// Has it do a job. The result's file comes with the report.
+    ///
+    /// # Errors
+    /// `TimedOut` if it takes too long, `UnexpectedEof` if it died; then it must not be used again.
+    pub(super) fn work(&mut self, job: &Job, arena: &Arena) -> io::Result<(Report, OwnedFd)> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let result = rustix::fs::memfd_create("weir-variant", flags)?;
+        let input = job.input.iter().map(|part| piece(part, arena)).collect();
+        let order = Order::Work { input, recipe: job.recipe.clone(), limits: job.limits };
+        wire::send(&self.socket, &order, Some(result.as_fd()))?;
+        match self.hear(job.limits.time)? {
+            report @ Report::Ready { .. } => Err(unexpected(&report)),
+            report => Ok((report, result)),
+        }
+    }
+
+    fn hear(&mut self, patience: Duration) -> io::Result<Report> {
+        let end = Instant::now() + patience;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let heard = wire::receive(&self.socket, &mut self.buffer)?;
+        heard.map(|(report, _)| report).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+impl Drop for Helper {
+    /// A helper without a server has nothing to live for.
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn piece(part: &Bytes, arena: &Arena) -> Piece {
+    match arena.offset_of(part) {
+        Some(offset) => Piece::Stored { offset, len: part.len() as u64 },
+        None => Piece::Inline(part.to_vec()),
+    }
+}
+
+fn unexpected(report: &Report) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("unexpected: {report:?}"))
+}

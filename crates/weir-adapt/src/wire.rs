@@ -1,0 +1,117 @@
+//! What server and helper say to each other: one message a packet over a pair of sockets
+//! (SOCK_SEQPACKET), with descriptors beside it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::job::{Limits, Piece, Recipe};
+
+/// The longest message. A packet has to fit the socket's buffer, 208 KiB unless told otherwise.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 128 << 10;
+
+/// Descriptors beside a message, at most.
+const FDS_MAX: usize = 1;
+
+/// To a helper.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// With the arena's reading end, once, before the first job.
+    Begin,
+    /// With an empty memfd for the result.
+    Work { input: Vec<Piece>, recipe: Recipe, limits: Limits },
+}
+
+/// From a helper.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It has given up all it may not have, and waits for work; the words say what could not be
+    /// given up, as the kernel does not know it.
+    Ready { lacks: Vec<String> },
+    /// The memfd has the result, and is sealed.
+    Made { len: u64, detail: String },
+    /// The original is as good.
+    Original { why: Why },
+    /// It could not be done.
+    Failed { what: String },
+}
+
+/// Why the original is as good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Why {
+    /// The variant would not be smaller.
+    NotSmaller,
+}
+
+impl Why {
+    /// A word for header field and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Why::NotSmaller => "not-smaller",
+        }
+    }
+}
+
+/// Sends a message.
+///
+/// # Errors
+/// What the system says; `InvalidInput` if it is too long.
+pub(crate) fn send(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    fd: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
+    if bytes.len() > MESSAGE_BYTES_MAX {
+        let what = format!("a message of {} bytes, of {MESSAGE_BYTES_MAX} at most", bytes.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.map(|fd| [fd]);
+    if let Some(fds) = &fds {
+        ancillary.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    let slices = [IoSlice::new(&bytes)];
+    rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(&socket, &slices, &mut ancillary, SendFlags::NOSIGNAL)
+    })?;
+    Ok(())
+}
+
+/// Waits for a message. `None` when the other side is gone.
+///
+/// # Errors
+/// What the system says; `InvalidData` for what is no message.
+pub(crate) fn receive<T: DeserializeOwned>(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        let mut slices = [IoSliceMut::new(buffer)];
+        rustix::net::recvmsg(&socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let fd = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(invalid(format!("a message longer than {} bytes", buffer.len())));
+    }
+    let message = postcard::from_bytes(&buffer[..received.bytes]);
+    let message = message.map_err(|error| invalid(format!("not a message: {error}")))?;
+    Ok(Some((message, fd)))
+}

@@ -1,0 +1,130 @@
+//! Adaptation as the server runs it: the pool of helpers, and what has turned out not to be worth
+//! it. What a route offers is in [`offers`]; what a request gets, in `pipeline/adapt.rs`.
+
+mod declined;
+mod offers;
+
+use std::ffi::OsString;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Stats};
+use weir_arena::Arena;
+use weir_cache::{Cache, Key, Object};
+use weir_config as config;
+
+use self::declined::Declined;
+pub(crate) use offers::{Offer, Offers};
+
+/// The program itself, whatever has become of its file.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// What all workers share of adaptation.
+pub(crate) struct Adaptation {
+    settings: PoolSettings,
+    arena: Arena,
+    /// Started when there is something to do, if that can be.
+    pool: OnceLock<Option<Pool>>,
+    limits: Limits,
+    declined: Arc<Mutex<Declined>>,
+}
+
+/// A variant that is to be made.
+pub(crate) struct Wanted<'a> {
+    pub(crate) original: &'a Arc<Object>,
+    pub(crate) offer: &'a Offer,
+    /// Where the variant is stored.
+    pub(crate) key: Key,
+}
+
+impl Wanted<'_> {
+    /// What all who want the same have in common.
+    fn job_key(&self) -> u128 {
+        u128::from(self.original.body().id()) << 64 | u128::from(self.offer.fingerprint)
+    }
+}
+
+impl Adaptation {
+    pub(crate) fn new(settings: &config::Adapt, arena: &Arena) -> Adaptation {
+        Adaptation {
+            settings: pool_settings(settings),
+            arena: arena.clone(),
+            pool: OnceLock::new(),
+            limits: Limits { output_bytes: settings.output, time: settings.time },
+            declined: Arc::default(),
+        }
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        let start = || {
+            let pool = Pool::start(self.settings.clone(), self.arena.clone());
+            pool.inspect_err(|cause| tracing::error!(%cause, "nothing can be adapted")).ok()
+        };
+        self.pool.get_or_init(start).as_ref()
+    }
+
+    /// Has a variant made and stored, if that is not under way. Returns why it is not there, a word
+    /// for the response.
+    pub(crate) fn want(&self, cache: &Cache, wanted: Wanted<'_>) -> &'static str {
+        if self.settings.helpers == 0 {
+            return "off";
+        }
+        let Some(pool) = self.pool() else { return "failed" };
+        let key = wanted.job_key();
+        if pool.is_pending(key) {
+            return "pending";
+        }
+        if let Some(why) = self.declined.lock().why(key) {
+            return why;
+        }
+        let Wanted { original, offer, key: stored_as } = wanted;
+        let job = Job {
+            key,
+            input: original.body().chunks().to_vec(),
+            recipe: offer.recipe(original.body().len()),
+            limits: self.limits,
+        };
+        let (original, offer) = (Arc::clone(original), offer.clone());
+        let (cache, declined) = (cache.clone(), Arc::clone(&self.declined));
+        let store = move |outcome: &Outcome| match outcome {
+            Outcome::Made(made) => offer.store(&cache, &stored_as, &original, made),
+            Outcome::Original(why) => declined.lock().add(key, why),
+            Outcome::Failed(cause) => {
+                let key_text = stored_as.borrow();
+                let (host, path) = (key_text.authority, key_text.path_and_query);
+                tracing::warn!(host, path, offer = offer.name, cause, "not adapted");
+                declined.lock().add(key, "failed");
+            }
+        };
+        match pool.adapt_later(job, store) {
+            Ok(()) => "pending",
+            Err(refused) => refused.as_str(),
+        }
+    }
+
+    /// Waits until a variant that is being made is there, or it is known that it will not be.
+    pub(crate) async fn join(&self, wanted: &Wanted<'_>) {
+        if let Some(pool) = self.pool.get().and_then(Option::as_ref) {
+            pool.join(wanted.job_key()).await;
+        }
+    }
+
+    /// What has become of jobs.
+    pub(crate) fn stats(&self) -> Stats {
+        self.pool.get().and_then(Option::as_ref).map(Pool::stats).unwrap_or_default()
+    }
+}
+
+fn pool_settings(settings: &config::Adapt) -> PoolSettings {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let helpers = settings.helpers.unwrap_or_else(cores);
+    let mut arguments: Vec<OsString> = vec!["helper".into()];
+    if settings.priority == config::AdaptPriority::Idle {
+        arguments.push("--idle".into());
+    }
+    let numbers = [("--memory", settings.memory), ("--output", settings.output)];
+    for (name, value) in numbers {
+        arguments.extend([name.into(), value.to_string().into()]);
+    }
+    PoolSettings { helpers, queue: settings.queue, program: PROGRAM.into(), arguments }
+}

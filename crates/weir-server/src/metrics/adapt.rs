@@ -1,0 +1,49 @@
+//! Adaptation: what has become of jobs and helpers.
+
+use super::render::Page;
+use crate::shared::Shared;
+
+/// Renders the part of the page that is about adaptation.
+pub(super) fn adapt(page: &mut Page, shared: &Shared) {
+    let stats = shared.adaptation.stats();
+    let name = "weir_adapt_jobs_total";
+    page.family(name, "counter", "Variants that were asked for, by what became of it.");
+    let results = [
+        ("made", stats.made),
+        ("original", stats.original),
+        ("failed", stats.failed),
+        ("refused", stats.refused),
+        ("shared", stats.shared),
+    ];
+    for (result, count) in results {
+        page.sample(name, &[("result", result)], count);
+    }
+    let single = [
+        ("weir_adapt_jobs_waiting", "gauge", "Jobs that wait for a helper.", stats.waiting),
+        ("weir_adapt_helpers_started_total", "counter", "Helper processes.", stats.started),
+        (
+            "weir_adapt_helpers_died_total",
+            "counter",
+            "Helpers that died of a job, or took too long for it.",
+            stats.died,
+        ),
+        (
+            "weir_adapt_input_bytes_total",
+            "counter",
+            "Bytes of originals that variants were made from.",
+            stats.bytes_in,
+        ),
+        (
+            "weir_adapt_output_bytes_total",
+            "counter",
+            "Bytes of variants that were made.",
+            stats.bytes_out,
+        ),
+    ];
+    for (name, kind, help, value) in single {
+        page.single(name, kind, help, value);
+    }
+    let name = "weir_adapt_busy_seconds_total";
+    page.family(name, "counter", "Time that helpers were at work.");
+    page.sample(name, &[], stats.busy_us as f64 / 1e6);
+}

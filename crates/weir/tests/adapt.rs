@@ -1,0 +1,306 @@
+//! Variants of stored responses: made by helper processes, in the background, and sent to those
+//! who take them.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod common;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use common::client::{Response, ask};
+use common::origin::{Origin, Received, Step, answer};
+use common::server::{Weir, command};
+use common::{PATIENCE, wait_for};
+
+const FRESH: &str = "Cache-Control: max-age=600\r\nETag: \"v1\"\r\n";
+
+fn text(seed: &str) -> Vec<u8> {
+    let line = |number| format!("{seed} {number}: water runs down to the weir, and over it.\n");
+    (0..2000).map(line).collect::<String>().into_bytes()
+}
+
+fn proxy(
+    script: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static,
+    compress: &str,
+) -> (Origin, Weir, SocketAddr) {
+    let origin = Origin::start(script);
+    let site = format!("route \"/*\" {{ proxy \"{}\"; {compress}; }}", origin.url());
+    let (weir, address) = Weir::front("", &site);
+    (origin, weir, address)
+}
+
+fn get(address: SocketAddr, target: &str, accept: &str) -> Response {
+    ask(address, "GET", target, &[("accept-encoding", accept)])
+}
+
+/// Asks until a variant is there.
+fn variant(address: SocketAddr, target: &str, accept: &str) -> Response {
+    let adapted = wait_for(PATIENCE, || {
+        let response = get(address, target, accept);
+        response.header("content-encoding").is_some().then_some(response)
+    });
+    adapted.unwrap_or_else(|| panic!("no variant: {:?}", get(address, target, accept).headers))
+}
+
+/// Asks until it is known that there will be none.
+fn never(address: SocketAddr, target: &str) -> Response {
+    let pending = ["original;reason=pending", "original;reason=not-stored"];
+    let known = wait_for(PATIENCE, || {
+        let response = get(address, target, "br, gzip");
+        let word = response.header("weir-adapt").unwrap_or_default().to_owned();
+        (!pending.contains(&&*word)).then_some(response)
+    });
+    known.unwrap()
+}
+
+fn decoded(response: &Response) -> Vec<u8> {
+    let (mut text, body) = (Vec::new(), &response.body[..]);
+    match response.header("content-encoding") {
+        Some("br") => brotli::Decompressor::new(body, 4096).read_to_end(&mut text).unwrap(),
+        Some("gzip") => flate2::read::GzDecoder::new(body).read_to_end(&mut text).unwrap(),
+        Some("zstd") => zstd::Decoder::new(body).unwrap().read_to_end(&mut text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    text
+}
+
+#[test]
+fn the_original_goes_out_until_its_variant_is_there() {
+    let served =
+        |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &text("a"));
+    let (_origin, _weir, address) = proxy(served, "compress");
+    let first = get(address, "/", "br, gzip, zstd");
+    assert_eq!((first.status, &first.body), (200, &text("a")));
+    assert_eq!(first.header("vary"), Some("Accept-Encoding"));
+    assert_eq!(first.header("weir-adapt"), Some("original;reason=not-stored"));
+    assert_eq!(first.header("etag"), Some("\"v1\""));
+    for (accept, coding) in [("gzip, br;q=0.5", "gzip"), ("br, gzip, zstd", "br"), ("zstd", "zstd")]
+    {
+        let response = variant(address, "/", accept);
+        assert_eq!(response.header("content-encoding"), Some(coding), "{accept}");
+        assert_eq!(decoded(&response), text("a"), "{accept}");
+        assert!(response.body.len() < text("a").len() / 5);
+        assert_eq!(response.header("vary"), Some("Accept-Encoding"));
+        assert_eq!(response.header("etag"), Some(&*format!("\"v1-{coding}\"")));
+        assert_eq!(response.header("content-type"), Some("text/html"));
+        assert_eq!(response.header("content-length"), Some(&*response.body.len().to_string()));
+        assert!(response.header("weir-adapt").unwrap().starts_with(coding));
+        assert!(response.header("cache-status").unwrap().starts_with("weir; hit"));
+        assert!(response.header("age").is_some());
+    }
+    // Who takes none gets the original, and is told that there are others.
+    for accept in ["identity", "*;q=0", "deflate"] {
+        let plain = get(address, "/", accept);
+        assert_eq!((&plain.body, plain.header("content-encoding")), (&text("a"), None), "{accept}");
+        assert_eq!(plain.header("weir-adapt"), Some("original;reason=not-accepted"));
+        assert_eq!(plain.header("vary"), Some("Accept-Encoding"));
+    }
+    assert_eq!(ask(address, "GET", "/", &[]).body, text("a"));
+}
+
+#[test]
+fn variants_have_conditions_ranges_and_heads_of_their_own() {
+    let served =
+        |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/css\r\n"), &text("b"));
+    let (_origin, _weir, address) = proxy(served, "compress \"gzip\"");
+    let whole = variant(address, "/s.css", "gzip");
+    let with = |method, name, value| {
+        ask(address, method, "/s.css", &[("accept-encoding", "gzip"), (name, value)])
+    };
+    let unchanged = with("GET", "if-none-match", "\"v1-gzip\"");
+    assert_eq!((unchanged.status, unchanged.header("etag")), (304, Some("\"v1-gzip\"")));
+    assert_eq!(unchanged.header("vary"), Some("Accept-Encoding"));
+    assert_eq!(with("GET", "if-none-match", "\"v1\"").status, 200);
+    assert_eq!(ask(address, "GET", "/s.css", &[("if-none-match", "\"v1\"")]).status, 304);
+    let part = with("GET", "range", "bytes=10-19");
+    assert_eq!((part.status, &part.body[..]), (206, &whole.body[10..20]));
+    assert_eq!(part.header("content-encoding"), Some("gzip"));
+    let head = with("HEAD", "accept", "*/*");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), Some(&*whole.body.len().to_string()));
+    assert_eq!(head.header("content-encoding"), Some("gzip"));
+}
+
+#[test]
+fn what_is_not_to_be_coded_is_left_alone() {
+    let noise: Vec<u8> = {
+        let mut seed = 7_u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        };
+        (0..20_000).map(|_| next()).collect()
+    };
+    let served = move |request: &Received| {
+        let line = request.line();
+        let html = "Content-Type: text/html\r\n";
+        match line.split(' ').nth(1).unwrap() {
+            "/image" => {
+                answer("200 OK", &format!("{FRESH}Content-Type: image/png\r\n"), &text("c"))
+            }
+            "/small" => answer("200 OK", &format!("{FRESH}{html}"), b"<p>small</p>"),
+            "/coded" => {
+                answer("200 OK", &format!("{FRESH}{html}Content-Encoding: gzip\r\n"), &text("c"))
+            }
+            "/forbidden" => {
+                let fields = "Cache-Control: max-age=600, no-transform\r\n";
+                answer("200 OK", &format!("{fields}{html}"), &text("c"))
+            }
+            "/missing" => answer("404 Not Found", &format!("{FRESH}{html}"), &text("c")),
+            _ => answer("200 OK", &format!("{FRESH}{html}"), &noise),
+        }
+    };
+    let (_origin, _weir, address) = proxy(served, "compress");
+    for target in ["/image", "/small", "/coded", "/forbidden", "/missing"] {
+        for _ in 0..3 {
+            let response = get(address, target, "br, gzip");
+            assert_eq!(response.header("weir-adapt"), None, "{target}");
+            assert_eq!(response.header("vary"), None, "{target}");
+        }
+    }
+    let noise = never(address, "/noise");
+    assert_eq!(noise.header("weir-adapt"), Some("original;reason=not-smaller"));
+    assert_eq!(noise.header("content-encoding"), None);
+}
+
+#[test]
+fn a_variant_ends_with_its_original() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let served = move |_: &Received| {
+        let number = counted.fetch_add(1, SeqCst);
+        let fields = format!("Cache-Control: max-age=1\r\nETag: \"{number}\"\r\n");
+        let body = text(&number.to_string());
+        answer("200 OK", &format!("{fields}Content-Type: text/plain\r\n"), &body)
+    };
+    let (_origin, _weir, address) = proxy(served, "compress \"gzip:1\"");
+    let first = variant(address, "/", "gzip");
+    let newer = wait_for(PATIENCE, || {
+        let response = variant(address, "/", "gzip");
+        (response.header("etag") != first.header("etag")).then_some(response)
+    });
+    let newer = newer.unwrap();
+    let tag = newer.header("etag").unwrap();
+    let number = tag.trim_matches('"').trim_end_matches("-gzip");
+    assert_eq!(decoded(&newer), text(number));
+}
+
+#[test]
+fn files_have_variants_too() {
+    let (weir, address) = Weir::front("", "route \"/*\" { files \".\"; compress \"br:5\"; }");
+    std::fs::write(weir.directory().join("page.html"), text("one")).unwrap();
+    assert_eq!(decoded(&variant(address, "/page.html", "br")), text("one"));
+    std::fs::write(weir.directory().join("page.html"), text("another")).unwrap();
+    let changed = wait_for(PATIENCE, || {
+        let response = variant(address, "/page.html", "br");
+        (decoded(&response) == text("another")).then_some(())
+    });
+    assert!(changed.is_some());
+}
+
+#[test]
+fn a_request_may_wait_for_its_variant() {
+    let served =
+        |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &text("d"));
+    let (_origin, _weir, address) = proxy(served, "compress \"gzip\" wait=\"30s\"");
+    // Nothing can be made of what is not stored yet.
+    assert_eq!(get(address, "/", "gzip").header("content-encoding"), None);
+    let stored = wait_for(PATIENCE, || {
+        let response = get(address, "/", "gzip");
+        (response.header("weir-adapt") != Some("original;reason=not-stored")).then_some(response)
+    });
+    let second = stored.unwrap();
+    assert_eq!(second.header("content-encoding"), Some("gzip"));
+    assert_eq!(decoded(&second), text("d"));
+}
+
+/// The helpers of a server.
+fn helpers(weir: &Weir) -> Vec<i32> {
+    let path = format!("/proc/{0}/task", weir.pid());
+    let tasks = std::fs::read_dir(path).unwrap().flatten();
+    let children =
+        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let all: Vec<String> = children.collect();
+    all.iter().flat_map(|line| line.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
+}
+
+#[test]
+fn helpers_may_do_nothing_and_end_with_the_server() {
+    let served =
+        |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &text("e"));
+    let (_origin, mut weir, address) = proxy(served, "compress");
+    assert!(helpers(&weir).is_empty(), "none is started before there is something to do");
+    variant(address, "/", "gzip");
+    let helpers = helpers(&weir);
+    assert!(!helpers.is_empty());
+    for pid in &helpers {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.trim_start_matches(':').trim().to_owned()
+        };
+        assert_eq!(value("Seccomp"), "2", "filtered");
+        assert_eq!(value("NoNewPrivs"), "1");
+        assert_eq!(value("Threads"), "1");
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let policy =
+            stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned();
+        assert_eq!(policy, "5", "SCHED_IDLE");
+    }
+    assert!(weir.stop().success());
+    for pid in helpers {
+        let gone = wait_for(PATIENCE, || {
+            (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(())
+        });
+        assert!(gone.is_some(), "helper {pid} outlives its server");
+    }
+}
+
+#[test]
+fn a_helper_that_is_killed_is_replaced() {
+    let served =
+        |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &text("f"));
+    let (_origin, weir, address) = proxy(served, "compress");
+    variant(address, "/first", "gzip");
+    for pid in helpers(&weir) {
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    let second = variant(address, "/second", "gzip");
+    assert_eq!(decoded(&second), text("f"));
+}
+
+#[test]
+fn the_command_line_adapts_files() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("page.html"), text("g")).unwrap();
+    std::fs::write(directory.path().join("empty"), "").unwrap();
+    let run = |arguments: &[&str]| command(directory.path(), arguments);
+    let out = run(&["adapt", "page.html", "--compress", "br:5", "-o", "page.br"]);
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success() && said.starts_with("br;q=5: "), "{out:?}");
+    let coded = std::fs::read(directory.path().join("page.br")).unwrap();
+    let mut back = Vec::new();
+    brotli::Decompressor::new(&coded[..], 4096).read_to_end(&mut back).unwrap();
+    assert_eq!(back, text("g"));
+    let out = run(&["adapt", "page.html", "--compress", "zstd", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(
+        (answer["adapted"].as_bool(), answer["what"].as_str()),
+        (Some(true), Some("zstd;q=22"))
+    );
+    let out = run(&["adapt", "empty", "--compress", "gzip"]);
+    assert!(String::from_utf8_lossy(&out.stdout).starts_with("not-smaller"), "{out:?}");
+    for (arguments, expected) in [
+        (["page.html", "--compress", "lzma"], "`--compress` cannot be \"lzma\""),
+        (["page.html", "--compress", "br:12"], "expected a number from 0 to 11"),
+        (["absent", "--compress", "br"], "absent: No such file"),
+    ] {
+        let out = run(&[&["adapt"][..], &arguments[..]].concat());
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && said.contains(expected), "{arguments:?}: {said}");
+    }
+}
