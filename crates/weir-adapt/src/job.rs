@@ -27,7 +27,8 @@ pub struct Recipe {
 pub struct Limits {
     /// Bytes of the result.
     pub output_bytes: u64,
-    /// Time from when a helper begins.
+    /// Processor time; by the clock a job may take thirty times as long, if others have the
+    /// processor.
     pub time: Duration,
 }
 

@@ -49,7 +49,7 @@ pub(crate) const ADAPT: &[Key] = &[
             "duration",
             Kind::Time { min: 10, max: HOUR },
             Default("10s"),
-            "By the clock, not of the processor.",
+            "Of the processor; by the clock thirty times that.",
         )],
         ..setting(
             "time",

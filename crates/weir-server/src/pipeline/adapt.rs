@@ -47,6 +47,11 @@ impl Fitted {
         }
     }
 
+    /// Whether what is sent is not the original.
+    pub(super) fn is_variant(&self) -> bool {
+        matches!(self.fit, Fit::Variant(_))
+    }
+
     /// What a variant changes of the original's fields; `None` if they are sent as they are.
     pub(super) fn headers(&self, offers: Option<&Offers>) -> Option<HeaderMap> {
         let mut headers = match &self.fit {
