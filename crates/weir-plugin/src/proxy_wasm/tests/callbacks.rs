@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -27,12 +28,14 @@ fn is_told(bench: &Bench, id: u32) -> bool {
 }
 
 /// Whether something was told since this was last asked.
-fn is_ready(signal: &Signal) -> bool {
+fn is_ready(signal: &Arc<Signal>) -> bool {
     thread_local! {
-        static HEARD: RefCell<HashMap<*const Signal, u64>> = RefCell::default();
+        // With the signals, so that no other one is at their addresses.
+        static HEARD: RefCell<HashMap<*const Signal, (Arc<Signal>, u64)>> = RefCell::default();
     }
     HEARD.with_borrow_mut(|heard| {
-        let heard = heard.entry(signal).or_default();
+        let (_, heard) =
+            heard.entry(Arc::as_ptr(signal)).or_insert_with(|| (Arc::clone(signal), 0));
         signal.poll_told(heard, &mut Context::from_waker(Waker::noop())).is_ready()
     })
 }
