@@ -9,9 +9,11 @@ pub mod origin;
 pub mod server;
 pub mod tools;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 /// How long anything may take that should take no time: long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,11 +30,20 @@ pub fn free_address() -> SocketAddr {
         let offset = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = FIRST + (start.wrapping_add(offset)) % COUNT;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
+        if is_free(address) {
             return address;
         }
     }
     panic!("no free port on loopback");
+}
+
+/// Whether a server could listen there. Asked without listening: a child that another test starts at
+/// this moment holds a copy of the socket until it executes its program, and a copy that listens
+/// would take the first connection to a server that does not listen yet.
+fn is_free(address: SocketAddr) -> bool {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&address.into()).is_ok()
 }
 
 /// Waits until `ready` gives a value; `None` after `patience`.
