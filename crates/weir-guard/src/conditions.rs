@@ -108,6 +108,19 @@ impl Conditions {
         checks.all(|(at, check)| Some(at) == proved || check.holds(values))
     }
 
+    /// Whether all hold for every request for a path; `None` if that depends on the request.
+    pub(crate) fn hold_for_path(&self, path: &str) -> Option<bool> {
+        let mut holds = Some(true);
+        for check in &self.checks {
+            match check {
+                Check::Path(paths) if paths.iter().any(|known| known.is_match(path)) => {}
+                Check::Path(_) => return Some(false),
+                _ => holds = None,
+            }
+        }
+        holds
+    }
+
     /// Whether those on addresses and ports hold.
     pub(crate) fn hold_for(&self, ends: &Ends) -> bool {
         self.checks.iter().all(|check| check.holds_for(ends))

@@ -82,6 +82,11 @@ impl Decision {
         Decision { class, ranking, has_class: false, has_passed: false, more: None }
     }
 
+    #[inline]
+    pub(crate) fn settled(class: ClassRef, has_class: bool, has_passed: bool) -> Decision {
+        Decision { has_class, has_passed, ..Decision::new(class) }
+    }
+
     /// The class, also for whoever knows it by another rank.
     #[inline]
     pub fn class_ref(&self) -> ClassRef {

@@ -35,6 +35,8 @@ pub(crate) struct Index {
     always: Vec<Candidate>,
     /// There are others.
     has_more: bool,
+    /// All are found by paths, or have conditions on them.
+    is_of_paths: bool,
     fields: FieldsIndex,
     paths: PathIndex,
     sources: AddressIndex,
@@ -114,7 +116,8 @@ impl Index {
         names: &Names,
     ) -> Index {
         let rules: Vec<_> = rules.collect();
-        let mut index = Index::default();
+        let is_of_paths = rules.iter().all(|(_, on)| matches!(on.key(), Some(Check::Path(_))));
+        let mut index = Index { is_of_paths, ..Index::default() };
         let values = rules.iter().map(|(_, on)| on.key().map_or(1, Check::len));
         if values.sum::<usize>() <= FEW {
             index.always = rules.iter().map(|(rule, _)| Candidate::possible(*rule)).collect();
@@ -234,6 +237,24 @@ impl Index {
             found.dedup_by_key(|candidate| candidate.rule());
         }
         found
+    }
+
+    /// The rules that a request for a path may meet, if whatever else it has cannot add to them.
+    pub(crate) fn find_by_path<'f>(
+        &'f self,
+        path: &str,
+        found: &'f mut Candidates,
+    ) -> Option<&'f [Candidate]> {
+        if !self.is_of_paths {
+            return None;
+        }
+        if !self.has_more {
+            return Some(&self.always);
+        }
+        self.paths.find(path, found);
+        found.sort_unstable();
+        found.dedup_by_key(|candidate| candidate.rule());
+        Some(found)
     }
 
     fn find_server_name(&self, name: &str, found: &mut Candidates) {

@@ -25,6 +25,7 @@ mod rule;
 mod rules;
 mod running;
 mod seen;
+mod settled;
 mod shares;
 mod subject;
 mod tables;
@@ -47,4 +48,5 @@ pub use queue::{
 };
 pub use rule::{Count, RuleState};
 pub use rules::Rules;
+pub use settled::Settled;
 pub use subject::{Ends, Fields, Subject};

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use weir_config::{AddressSet, Guard, GuardRule, RefusalAnswer};
@@ -21,8 +22,12 @@ use crate::subject::{Ends, Subject};
 use crate::tables::Tables;
 use crate::values::{Names, Values};
 
+/// Tells sets of rules apart.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
 /// The rules.
 pub struct Rules {
+    id: u64,
     pub(crate) all: Box<[Rule]>,
     pub(crate) names: Names,
     classes: Classes,
@@ -60,6 +65,7 @@ impl Rules {
             some.map(|(number, rule): (u32, &Rule)| (number, &rule.on))
         };
         Rules {
+            id: NEXT_ID.fetch_add(1, Relaxed),
             at_head: Index::new(conditions(false), &names),
             at_verdict: Index::new(conditions(true), &names),
             at_accept: numbered().filter(|(_, r)| r.is_of_connections).map(|(n, _)| n).collect(),
@@ -70,6 +76,15 @@ impl Rules {
             tables,
             spared: guard.spared(),
         }
+    }
+
+    /// No other rules have this number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn at_head(&self) -> &Index {
+        &self.at_head
     }
 
     /// The classes.

@@ -20,7 +20,7 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Cache};
 use parking_lot::Mutex;
 use weir_config::Config;
-use weir_guard::{Ban, ClassId, ClassRef, Classes, Decision, Ends, Moment, Rules};
+use weir_guard::{Ban, ClassId, ClassRef, Classes, Decision, Ends, Moment, Rules, Settled};
 use weir_kernel::{Kernel, Policy};
 
 pub(crate) use counters::{ClassCounters, Offer};
@@ -46,6 +46,8 @@ pub(crate) struct Guard {
     /// The class of all requests where there is no rule, by its urgency; [`SOME_RULES`] where there
     /// are.
     without_rules: AtomicU64,
+    /// Those in force, by their number.
+    rules_id: AtomicU64,
     /// Some peers may be proxies that are trusted.
     has_proxies: AtomicBool,
     /// What they were made of.
@@ -76,6 +78,7 @@ impl Guard {
         let rules = Rules::new(guard, workers, None);
         Guard {
             without_rules: AtomicU64::new(without_rules(&rules)),
+            rules_id: AtomicU64::new(rules.id()),
             rules: Arc::new(ArcSwap::from_pointee(rules)),
             has_proxies: AtomicBool::new(has_proxies(config)),
             in_force: ArcSwap::from_pointee(InForce::of_configuration(guard)),
@@ -109,7 +112,9 @@ impl Guard {
         }
         self.without_rules.store(without_rules(&after), Relaxed);
         self.has_proxies.store(has_proxies(config), Relaxed);
+        let id = after.id();
         self.rules.store(Arc::new(after));
+        self.rules_id.store(id, Relaxed);
         for load in &self.loads {
             load.configure(&config.guard);
         }
@@ -334,6 +339,10 @@ impl Guard {
             SOME_RULES => self.meet_rules(connection, asked, now),
             class => Decision::of_no_rule(ClassRef::of_urgency(class)),
         };
+        self.count(worker, decision)
+    }
+
+    fn count(&self, worker: usize, decision: Decision) -> Decided {
         self.load(worker).touch();
         let offer = match decision.refusal() {
             Some(_) => Offer::Refused,
@@ -341,6 +350,32 @@ impl Guard {
         };
         self.classes.count(worker, decision.class, offer);
         Decided(decision)
+    }
+
+    /// What rules make of a path as it was asked for, to be kept with what is stored under it.
+    pub(crate) fn settle(&self, path: &str) -> Settled {
+        self.with_rules(|rules| rules.settle(&one_slash(path)))
+    }
+
+    /// Whether something was settled by the rules in force.
+    #[inline]
+    pub(crate) fn is_current(&self, settled: &Settled) -> bool {
+        settled.is_of(self.rules_id.load(Relaxed))
+    }
+
+    /// [`Guard::decide`] for a path about which all was settled, if that was by the rules in force.
+    #[inline]
+    pub(crate) fn decide_settled(
+        &self,
+        connection: &Connection,
+        settled: &Settled,
+    ) -> Option<Decided> {
+        // What comes from a proxy may be counted as a connection.
+        if !self.is_current(settled) || is_proxy(connection) {
+            return None;
+        }
+        let worker = connection.worker.index;
+        Some(self.count(worker, settled.decide(worker)?))
     }
 
     /// Whether a request may ask an upstream, as far as the worker's own load goes: that costs many

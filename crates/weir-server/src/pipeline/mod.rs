@@ -19,6 +19,7 @@ mod look_up;
 mod made;
 mod pace;
 mod plugins;
+mod prepared;
 mod proxy;
 mod refuse;
 mod reply;

@@ -37,8 +37,8 @@ pub fn free_address() -> SocketAddr {
     panic!("no free port on loopback");
 }
 
-/// Whether a server could listen there. Asked without listening: a child that another test starts at
-/// this moment holds a copy of the socket until it executes its program, and a copy that listens
+/// Whether a server could listen there. Asked without listening: a child that another test starts
+/// at this moment holds a copy of the socket until it executes its program, and a copy that listens
 /// would take the first connection to a server that does not listen yet.
 fn is_free(address: SocketAddr) -> bool {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
