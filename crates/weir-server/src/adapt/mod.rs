@@ -1,6 +1,8 @@
 //! Adaptation as the server runs it: the pool of helpers, and what has turned out not to be worth
 //! it. What a route offers is in [`offers`]; what a request gets, in `pipeline/adapt.rs`.
 
+mod adapter;
+mod compress;
 mod declined;
 mod offers;
 
@@ -14,7 +16,8 @@ use weir_cache::{Cache, Key, Object};
 use weir_config as config;
 
 use self::declined::Declined;
-pub(crate) use offers::{Offer, Offers};
+pub(crate) use adapter::{Asked, Shape};
+pub(crate) use offers::{Offers, Plan, Variant};
 
 /// The program itself, whatever has become of its file.
 const PROGRAM: &str = "/proc/self/exe";
@@ -32,7 +35,7 @@ pub(crate) struct Adaptation {
 /// A variant that is to be made.
 pub(crate) struct Wanted<'a> {
     pub(crate) original: &'a Arc<Object>,
-    pub(crate) offer: &'a Offer,
+    pub(crate) variant: &'a Variant,
     /// Where the variant is stored.
     pub(crate) key: Key,
 }
@@ -40,7 +43,7 @@ pub(crate) struct Wanted<'a> {
 impl Wanted<'_> {
     /// What all who want the same have in common.
     fn job_key(&self) -> u128 {
-        u128::from(self.original.body().id()) << 64 | u128::from(self.offer.fingerprint)
+        u128::from(self.original.body().id()) << 64 | u128::from(self.variant.fingerprint)
     }
 }
 
@@ -77,22 +80,22 @@ impl Adaptation {
         if let Some(why) = self.declined.lock().why(key) {
             return why;
         }
-        let Wanted { original, offer, key: stored_as } = wanted;
+        let Wanted { original, variant, key: stored_as } = wanted;
         let job = Job {
             key,
             input: original.body().chunks().to_vec(),
-            recipe: offer.recipe(original.body().len()),
+            recipe: variant.recipe(),
             limits: self.limits,
         };
-        let (original, offer) = (Arc::clone(original), offer.clone());
+        let (original, variant) = (Arc::clone(original), variant.clone());
         let (cache, declined) = (cache.clone(), Arc::clone(&self.declined));
         let store = move |outcome: &Outcome| match outcome {
-            Outcome::Made(made) => offer.store(&cache, &stored_as, &original, made),
+            Outcome::Made(made) => variant.store(&cache, &stored_as, &original, made),
             Outcome::Original(why) => declined.lock().add(key, why),
             Outcome::Failed(cause) => {
                 let key_text = stored_as.borrow();
                 let (host, path) = (key_text.authority, key_text.path_and_query);
-                tracing::warn!(host, path, offer = offer.name, cause, "not adapted");
+                tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
                 declined.lock().add(key, "failed");
             }
         };

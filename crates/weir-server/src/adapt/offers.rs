@@ -1,4 +1,4 @@
-//! What a route offers to make of its responses.
+//! What a route offers to make of its responses, and the variant of one that fits a request.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -6,50 +6,48 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{self, HeaderMap, HeaderValue};
-use weir_adapt::adapters::compress::{Coding, Compress};
-use weir_adapt::{Made, Recipe, Step};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use weir_adapt::{Made, Recipe};
 use weir_cache::{Cache, Head, Key, Object};
 use weir_config as config;
-use weir_http::negotiate::{self, Coding as Accepted};
+use weir_http::cache_control::ResponseDirectives;
+use weir_http::vary::{self, Vary};
 
+use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::compress::Compress;
 use crate::pipeline::WEIR_ADAPT;
 
-/// A route's offers.
-pub(crate) struct Offers {
-    /// Codings in the operator's order.
-    codings: Vec<Offer>,
-    /// The same, and the original after them, as clients are asked.
-    accepted: Vec<Accepted>,
-    types: config::MediaTypes,
-    bytes_min: u64,
-    /// How long a request may wait for its variant.
-    pub(crate) wait: Duration,
+/// A route's adapters, in the order in which they work.
+pub(crate) struct Offers(Vec<Box<dyn Adapter>>);
+
+/// What of a response's variants a request is to get.
+pub(crate) enum Plan {
+    /// It is none of any adapter's business.
+    AsItIs,
+    /// It might have been another one; why it is not.
+    Original(&'static str),
+    Variant(Variant),
 }
 
-/// One variant that a route offers.
-#[derive(Clone)]
-pub(crate) struct Offer {
-    /// What it is called where there is no better name.
-    pub(crate) name: &'static str,
-    format: config::CompressFormat,
+/// One variant of a response.
+#[derive(Clone, Debug)]
+pub(crate) struct Variant {
+    /// What was chosen, in the order in which it is done; something.
+    chosen: Vec<Chosen>,
     /// The part of the cache where such variants lie, as against their originals'.
     pub(crate) fingerprint: u64,
+    /// How long a request may wait for it.
+    pub(crate) wait: Duration,
 }
 
 impl Offers {
     /// What a route's settings offer; `None` if that is nothing.
     pub(crate) fn new(settings: &config::RouteAdapt) -> Option<Offers> {
-        let compress = settings.compress.as_ref()?;
-        let codings: Vec<Offer> = compress.formats.iter().map(Offer::coding).collect();
-        let accepted = compress.formats.iter().map(|format| accepted(format.coding));
-        Some(Offers {
-            codings,
-            accepted: accepted.chain([Accepted::Identity]).collect(),
-            types: compress.types.clone(),
-            bytes_min: compress.min_size,
-            wait: compress.wait,
-        })
+        let mut adapters: Vec<Box<dyn Adapter>> = Vec::new();
+        if let Some(compress) = &settings.compress {
+            adapters.push(Box::new(Compress::new(compress)));
+        }
+        (!adapters.is_empty()).then_some(Offers(adapters))
     }
 
     /// Whether a response might be sent as another one. `len` is that of its content, if it is
@@ -60,61 +58,90 @@ impl Offers {
         headers: &HeaderMap,
         len: Option<u64>,
     ) -> bool {
-        status == StatusCode::OK
-            && len.is_none_or(|len| len >= self.bytes_min)
-            && !headers.contains_key(header::CONTENT_ENCODING)
-            && headers
-                .get(header::CONTENT_TYPE)
-                .is_some_and(|value| self.types.have(value.as_bytes()))
-            && !forbids_transformation(headers)
+        self.taking(&Shape::new(status, headers, len)).next().is_some()
     }
 
-    /// What a client is to get. `None` for the original.
-    pub(crate) fn best(&self, request: &HeaderMap) -> Option<&Offer> {
-        let best = negotiate::accept_encoding(request, &self.accepted)?;
-        let at = self.accepted.iter().position(|coding| *coding == best)?;
-        self.codings.get(at)
+    /// Those that take a response as its origin has sent it.
+    fn taking<'a>(&'a self, shape: &'a Shape<'_>) -> impl Iterator<Item = &'a dyn Adapter> {
+        let may = shape.status == StatusCode::OK && !forbids_transformation(shape.headers);
+        let adapters = self.0.iter().filter(move |adapter| may && adapter.takes(shape));
+        adapters.map(|adapter| &**adapter)
     }
 
-    /// Says that another request might get another response.
-    pub(crate) fn vary(&self, headers: &mut HeaderMap) {
-        let names = headers.get_all(header::VARY).into_iter();
-        let mut names = names.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-        let said = |name: &[u8]| {
-            let name = name.trim_ascii();
-            name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding")
+    /// What a request is to get.
+    pub(crate) fn plan(&self, asked: &Asked<'_>, shape: Shape<'_>) -> Plan {
+        if self.taking(&shape).next().is_none() {
+            return Plan::AsItIs;
+        }
+        let (mut shape, mut wait) = (shape, Duration::ZERO);
+        let (mut chosen, mut why) = (Vec::new(), None);
+        for adapter in &self.0 {
+            if !adapter.takes(&shape) {
+                continue;
+            }
+            match adapter.choose(asked, &shape) {
+                Err(left) => _ = why.get_or_insert(left),
+                Ok(one) => {
+                    shape = shape.after(&one);
+                    wait = wait.max(adapter.wait());
+                    chosen.push(one);
+                }
+            }
+        }
+        match why {
+            _ if !chosen.is_empty() => Plan::Variant(Variant::new(chosen, wait)),
+            Some(why) => Plan::Original(why),
+            None => Plan::AsItIs,
+        }
+    }
+
+    /// Says in a response's fields, which are `headers`, that another request might get another
+    /// one.
+    pub(crate) fn vary(&self, shape: &Shape<'_>, headers: &mut HeaderMap) {
+        let mut said = match vary::of(headers) {
+            Vary::Anything => return,
+            Vary::Nothing => Vec::new(),
+            Vary::Fields(fields) => fields,
         };
-        if !names.any(said) {
-            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        for name in self.taking(shape).flat_map(Adapter::looks_at) {
+            if !said.contains(name) {
+                headers.append(header::VARY, written(name));
+                said.push(name.clone());
+            }
         }
     }
 }
 
-impl Offer {
-    fn coding(format: &config::CompressFormat) -> Offer {
-        let name = format.coding.token();
+impl Variant {
+    fn new(chosen: Vec<Chosen>, wait: Duration) -> Variant {
         let mut hasher = DefaultHasher::new();
-        (name, format.level, format.level_large).hash(&mut hasher);
-        Offer { name, format: *format, fingerprint: hasher.finish() }
+        chosen.iter().for_each(|one| one.key.hash(&mut hasher));
+        Variant { chosen, fingerprint: hasher.finish(), wait }
     }
 
-    /// What is to be done to content of so many bytes.
-    pub(super) fn recipe(&self, len: u64) -> Recipe {
-        let coding = match self.format.coding {
-            config::Coding::Brotli => Coding::Brotli,
-            config::Coding::Zstd => Coding::Zstd,
-            config::Coding::Gzip => Coding::Gzip,
-        };
-        let level = self.format.level_for(len);
-        Recipe { steps: vec![Step::Compress(Compress { coding, level })] }
+    /// What it is called.
+    pub(crate) fn name(&self) -> String {
+        let names: Vec<&str> = self.chosen.iter().map(|one| &*one.name).collect();
+        names.join("-")
+    }
+
+    /// What is to be done to the original.
+    pub(super) fn recipe(&self) -> Recipe {
+        Recipe { steps: self.chosen.iter().map(|one| one.step.clone()).collect() }
     }
 
     /// Stores what was made of an original.
     pub(super) fn store(&self, cache: &Cache, key: &Key, original: &Object, made: &Made) {
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(self.name));
+        if let Some(coding) = self.chosen.last().and_then(|last| last.coding) {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+        }
+        let types = self.chosen.iter().filter_map(|one| one.content_type.as_ref());
+        if let Some(content_type) = types.last() {
+            headers.insert(header::CONTENT_TYPE, content_type.clone());
+        }
         if let Some(tag) = original.headers().get(header::ETAG)
-            && let Some(tag) = tag_of(tag, self.name)
+            && let Some(tag) = tag_of(tag, &self.name())
         {
             headers.insert(header::ETAG, tag);
         }
@@ -130,25 +157,28 @@ impl Offer {
     }
 }
 
+/// A field's name as Vary usually has it: words begin with capitals.
+fn written(name: &HeaderName) -> HeaderValue {
+    let mut is_first = true;
+    let letter = |byte: &u8| {
+        let written = if is_first { byte.to_ascii_uppercase() } else { *byte };
+        is_first = *byte == b'-';
+        written
+    };
+    let bytes: Vec<u8> = name.as_str().as_bytes().iter().map(letter).collect();
+    HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static("*"))
+}
+
 /// A variant has an entity tag of its own (RFC 9110 §8.8.3.3).
 fn tag_of(tag: &HeaderValue, name: &str) -> Option<HeaderValue> {
     let inner = tag.as_bytes().strip_suffix(b"\"")?;
     HeaderValue::from_bytes(&[inner, b"-", name.as_bytes(), b"\""].concat()).ok()
 }
 
-/// RFC 9111 §5.2.2.6.
+/// RFC 9111 §5.2.2.6. It is for everybody on the way, whatever is said to this cache alone.
 fn forbids_transformation(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::CACHE_CONTROL).into_iter();
-    let mut directives = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    directives.any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
-}
-
-fn accepted(coding: config::Coding) -> Accepted {
-    match coding {
-        config::Coding::Brotli => Accepted::Brotli,
-        config::Coding::Zstd => Accepted::Zstd,
-        config::Coding::Gzip => Accepted::Gzip,
-    }
+    let mut lines = headers.get_all(header::CACHE_CONTROL).into_iter();
+    lines.any(|line| ResponseDirectives::parse(line.as_bytes()).no_transform)
 }
 
 #[cfg(test)]
@@ -179,6 +209,30 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(value));
             assert_eq!(forbids_transformation(&headers), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn vary_names_what_adapters_look_at_once() {
+        let compress = Some(config::Compress::default());
+        let offers = Offers::new(&config::RouteAdapt { compress });
+        let offers = offers.unwrap();
+        for (content_type, before, after) in [
+            ("text/html", &[][..], &["Accept-Encoding"][..]),
+            ("text/html", &["Origin"], &["Origin", "Accept-Encoding"]),
+            ("text/html", &["origin, accept-ENCODING"], &["origin, accept-ENCODING"]),
+            ("text/html", &["*"], &["*"]),
+            ("image/png", &[], &[]),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+            for value in before {
+                headers.append(header::VARY, HeaderValue::from_static(value));
+            }
+            let original = headers.clone();
+            offers.vary(&Shape::new(StatusCode::OK, &original, None), &mut headers);
+            let said: Vec<_> = headers.get_all(header::VARY).into_iter().collect();
+            assert_eq!(said, after, "{content_type} {before:?}");
         }
     }
 }

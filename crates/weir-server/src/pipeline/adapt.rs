@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use weir_cache::{KeyRef, Object};
 
 use super::look_up;
-use crate::adapt::{Offer, Offers, Wanted};
+use crate::adapt::{Asked, Offers, Plan, Shape, Variant, Wanted};
 use crate::connection::Connection;
 use crate::live::Route;
 use crate::shared::coarse_unix_ms;
@@ -31,6 +31,8 @@ enum Fit {
     AsItIs,
     /// It might have been another one; why it is not.
     Original(&'static str),
+    /// Likewise: the variant is being made, and the request may wait for it.
+    Awaited(Variant),
     Variant(Arc<Object>),
 }
 
@@ -43,8 +45,13 @@ impl Fitted {
     pub(super) fn body(&self) -> &Arc<Object> {
         match &self.fit {
             Fit::Variant(variant) => variant,
-            Fit::AsItIs | Fit::Original(_) => &self.original,
+            _ => &self.original,
         }
+    }
+
+    /// Whether the request should wait.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.fit, Fit::Awaited(_))
     }
 
     /// Whether what is sent is not the original.
@@ -56,11 +63,8 @@ impl Fitted {
     pub(super) fn headers(&self, offers: Option<&Offers>) -> Option<HeaderMap> {
         let mut headers = match &self.fit {
             Fit::AsItIs => return None,
-            Fit::Original(why) => {
-                let mut headers = self.original.headers().clone();
-                headers.insert(WEIR_ADAPT, not(why));
-                headers
-            }
+            Fit::Original(why) => self.original_but(why),
+            Fit::Awaited(_) => self.original_but("pending"),
             Fit::Variant(variant) => {
                 let mut headers = self.original.headers().clone();
                 for name in OF_CONTENT {
@@ -73,14 +77,25 @@ impl Fitted {
             }
         };
         if let Some(offers) = offers {
-            offers.vary(&mut headers);
+            offers.vary(&shape(&self.original), &mut headers);
         }
         Some(headers)
     }
+
+    fn original_but(&self, why: &str) -> HeaderMap {
+        let mut headers = self.original.headers().clone();
+        headers.insert(WEIR_ADAPT, not(why));
+        headers
+    }
+}
+
+fn shape(object: &Object) -> Shape<'_> {
+    Shape::new(object.status(), object.headers(), Some(object.body().len()))
 }
 
 /// Fields that hold for the very bytes of an original.
-const OF_CONTENT: [HeaderName; 4] = [
+const OF_CONTENT: [HeaderName; 5] = [
+    header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
     HeaderName::from_static("content-md5"),
     HeaderName::from_static("content-digest"),
@@ -88,7 +103,7 @@ const OF_CONTENT: [HeaderName; 4] = [
 ];
 
 /// `Weir-Adapt` of a response that is as it was.
-fn not(why: &'static str) -> HeaderValue {
+fn not(why: &str) -> HeaderValue {
     let text = format!("original;reason={why}");
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("original"))
 }
@@ -101,81 +116,80 @@ pub(super) fn concerns(route: &Route, object: &Object) -> bool {
     })
 }
 
-/// Chooses what a request gets of a stored response. `variant` is the part of the route's cache
-/// that it lies in.
+/// Chooses what a request gets of a stored response. `part` is that of the route's cache in which
+/// it lies.
 pub(super) fn fit(
     connection: &Connection,
     route: &Route,
-    request: &HeaderMap,
+    asked: &Asked<'_>,
     original: Arc<Object>,
-    variant: u64,
+    part: u64,
     now_ms: u64,
 ) -> Fitted {
-    let Some(offers) = route.offers.as_deref().filter(|_| concerns(route, &original)) else {
-        return Fitted::as_it_is(original);
-    };
-    let fit = match offers.best(request) {
-        None => Fit::Original("not-accepted"),
-        Some(offer) => of(connection, route, offer, &original, variant, now_ms),
-    };
-    Fitted { original, fit }
+    let Some(offers) = route.offers.as_deref() else { return Fitted::as_it_is(original) };
+    match offers.plan(asked, shape(&original)) {
+        Plan::AsItIs => Fitted::as_it_is(original),
+        Plan::Original(why) => Fitted { original, fit: Fit::Original(why) },
+        Plan::Variant(variant) => {
+            let fit = of(connection, route, &variant, &original, part, now_ms);
+            let fit = match fit {
+                Fit::Original("pending") if !variant.wait.is_zero() => Fit::Awaited(variant),
+                fit => fit,
+            };
+            Fitted { original, fit }
+        }
+    }
 }
 
 fn of(
     connection: &Connection,
     route: &Route,
-    offer: &Offer,
+    variant: &Variant,
     original: &Arc<Object>,
-    variant: u64,
+    part: u64,
     now_ms: u64,
 ) -> Fit {
     let shared = &connection.worker.shared;
     let stored = original.key().borrow();
-    let key = KeyRef { scope: stored.scope ^ offer.fingerprint, ..stored };
+    let key = KeyRef { scope: stored.scope ^ variant.fingerprint, ..stored };
     let Some(from) = NonZeroU64::new(original.body().id()) else { return Fit::AsItIs };
+    let part = part ^ variant.fingerprint;
     if let Some(found) = shared.cache.derived(&key, from, now_ms) {
-        route.variants.touch(variant ^ offer.fingerprint, now_ms);
+        route.variants.touch(part, now_ms);
         return Fit::Variant(found);
     }
-    if !look_up::admit(connection, route, variant ^ offer.fingerprint, now_ms) {
+    if !look_up::admit(connection, route, part, now_ms) {
         return Fit::Original("too-many-variants");
     }
-    let wanted = Wanted { original, offer, key: key.to_key() };
+    let wanted = Wanted { original, variant, key: key.to_key() };
     Fit::Original(shared.adaptation.want(&shared.cache, wanted))
 }
 
-/// Whether a request should wait for its variant, as its route has it.
-pub(super) fn may_wait(route: &Route, fitted: &Fitted) -> bool {
-    matches!(fitted.fit, Fit::Original("pending"))
-        && route.offers.as_deref().is_some_and(|offers| !offers.wait.is_zero())
-}
-
-/// Waits for a variant that is being made, and chooses anew.
+/// Waits for a variant that is being made, as long as its route allows, and chooses anew.
 pub(super) async fn wait(
     connection: &Connection,
     route: &Route,
-    request: &HeaderMap,
     fitted: Fitted,
-    variant: u64,
+    part: u64,
 ) -> Fitted {
-    let Some(offers) = route.offers.as_deref() else { return fitted };
-    let Some(offer) = offers.best(request) else { return fitted };
-    let original = fitted.original;
-    let key = original.key().clone();
+    let Fitted { original, fit: Fit::Awaited(variant) } = fitted else { return fitted };
     let made = async {
-        let wanted = Wanted { original: &original, offer, key };
+        let key = original.key().clone();
+        let wanted = Wanted { original: &original, variant: &variant, key };
         connection.worker.shared.adaptation.join(&wanted).await;
     };
     // If it takes too long the original is sent.
-    let _ = timeout(offers.wait, made).await;
-    fit(connection, route, request, original, variant, coarse_unix_ms())
+    let _ = timeout(variant.wait, made).await;
+    let fit = of(connection, route, &variant, &original, part, coarse_unix_ms());
+    Fitted { original, fit }
 }
 
 /// Says of a response that is not stored yet, or not here, that it may be another one next time.
 pub(super) fn note(route: &Route, status: StatusCode, headers: &mut HeaderMap, len: Option<u64>) {
     let Some(offers) = route.offers.as_deref() else { return };
     if offers.concern(status, headers, len) {
-        offers.vary(headers);
+        let sent = headers.clone();
+        offers.vary(&Shape::new(status, &sent, len), headers);
         headers.insert(WEIR_ADAPT, not("not-stored"));
     }
 }

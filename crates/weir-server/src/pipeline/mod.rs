@@ -37,6 +37,7 @@ use http::request::Parts;
 use http::{Method, Response, Version};
 use hyper::body::Incoming;
 
+use crate::adapt::Asked;
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
 use crate::guard::Decided;
@@ -295,12 +296,12 @@ fn hit(
 
     // Adapt.
     let connection = record.connection();
-    let fitted = adapt::fit(connection, &route, &head.headers, object, variant, now_ms);
-    if adapt::may_wait(&route, &fitted) {
+    let asked = Asked { headers: &head.headers };
+    let fitted = adapt::fit(connection, &route, &asked, object, variant, now_ms);
+    if fitted.is_awaited() {
         let connection = Arc::clone(connection);
         return Reply::Later(Box::pin(async move {
-            let headers = &head.headers;
-            let fitted = adapt::wait(&connection, &route, headers, fitted, variant).await;
+            let fitted = adapt::wait(&connection, &route, fitted, variant).await;
             let now_ms = coarse_unix_ms();
             reply_with(record, &route, head, body, notes, &fitted, now_ms).wait().await
         }));

@@ -1,0 +1,84 @@
+//! What every kind of adaptation says of itself: which responses it takes, which of a request's
+//! fields it looks at, and what it would do for a request. A route's adapters work one after the
+//! other: each sees what those before it leave.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::header::{self, HeaderMap, HeaderName};
+use http::{HeaderValue, StatusCode};
+use weir_adapt::Step;
+
+/// A kind of adaptation as a route has it.
+pub(crate) trait Adapter: Send + Sync {
+    /// Whether it might make something else of a response.
+    fn takes(&self, shape: &Shape<'_>) -> bool;
+
+    /// Fields of requests that decide what it makes, for Vary.
+    fn looks_at(&self) -> &[HeaderName];
+
+    /// What it would make for a request of a response that it takes.
+    ///
+    /// # Errors
+    /// Why it leaves it as it is: a word for the response.
+    fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str>;
+
+    /// How long a request may wait for what it makes.
+    fn wait(&self) -> Duration;
+}
+
+/// A request, as far as adapters ask about it.
+pub(crate) struct Asked<'a> {
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// A response, as far as adapters ask about it.
+#[derive(Clone)]
+pub(crate) struct Shape<'a> {
+    pub(crate) status: StatusCode,
+    /// As the origin has sent them.
+    pub(crate) headers: &'a HeaderMap,
+    /// Bytes of its content, as far as that is known.
+    pub(crate) len: Option<u64>,
+    /// Content-Type, after the adapters before.
+    pub(crate) content_type: Cow<'a, [u8]>,
+    /// It has a content coding.
+    pub(crate) is_coded: bool,
+}
+
+/// What an adapter would do.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    /// Tells it from whatever else the adapter might do, on this route or another.
+    pub(crate) key: u64,
+    /// Goes into the entity tag: letters, digits, and what else may stand there.
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) step: Step,
+    /// The type that the result has, if that is another one.
+    pub(crate) content_type: Option<HeaderValue>,
+    /// The content coding that the result has.
+    pub(crate) coding: Option<&'static str>,
+}
+
+impl<'a> Shape<'a> {
+    pub(crate) fn new(status: StatusCode, headers: &'a HeaderMap, len: Option<u64>) -> Shape<'a> {
+        let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        Shape {
+            status,
+            headers,
+            len,
+            content_type: Cow::Borrowed(content_type.unwrap_or_default()),
+            is_coded: headers.contains_key(header::CONTENT_ENCODING),
+        }
+    }
+
+    /// What an adapter leaves to the next.
+    pub(super) fn after(mut self, chosen: &Chosen) -> Shape<'a> {
+        if let Some(content_type) = &chosen.content_type {
+            self.content_type = Cow::Owned(content_type.as_bytes().to_vec());
+        }
+        self.is_coded = chosen.coding.is_some();
+        self.len = None;
+        self
+    }
+}

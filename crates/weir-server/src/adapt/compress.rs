@@ -1,0 +1,81 @@
+//! Compression as a kind of adaptation: a content coding that the client takes, in the operator's
+//! order.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use http::header::{self, HeaderName};
+use weir_adapt::Step;
+use weir_adapt::adapters::compress as codec;
+use weir_config as config;
+use weir_http::negotiate::{self, Coding as Accepted};
+
+use super::adapter::{Adapter, Asked, Chosen, Shape};
+
+/// `compress` of a route.
+pub(super) struct Compress {
+    settings: config::Compress,
+    /// Codings as clients are asked: the operator's, and the original after them.
+    accepted: Vec<Accepted>,
+}
+
+impl Compress {
+    pub(super) fn new(settings: &config::Compress) -> Compress {
+        let accepted = settings.formats.iter().map(|format| accepted(format.coding));
+        let accepted = accepted.chain([Accepted::Identity]).collect();
+        Compress { settings: settings.clone(), accepted }
+    }
+}
+
+impl Adapter for Compress {
+    fn takes(&self, shape: &Shape<'_>) -> bool {
+        !shape.is_coded
+            && shape.len.is_none_or(|len| len >= self.settings.min_size)
+            && self.settings.types.have(&shape.content_type)
+    }
+
+    fn looks_at(&self) -> &[HeaderName] {
+        &[header::ACCEPT_ENCODING]
+    }
+
+    fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
+        let best = negotiate::accept_encoding(asked.headers, &self.accepted);
+        let at = best.and_then(|best| self.accepted.iter().position(|coding| *coding == best));
+        let Some(format) = at.and_then(|at| self.settings.formats.get(at)) else {
+            return Err("not-accepted");
+        };
+        let token = format.coding.token();
+        let mut hasher = DefaultHasher::new();
+        (token, format.level, format.level_large).hash(&mut hasher);
+        // Of what another adapter makes nobody knows the size yet.
+        let level = format.level_for(shape.len.unwrap_or(0));
+        Ok(Chosen {
+            key: hasher.finish(),
+            name: token.into(),
+            step: Step::Compress(codec::Compress { coding: coding(format.coding), level }),
+            content_type: None,
+            coding: Some(token),
+        })
+    }
+
+    fn wait(&self) -> Duration {
+        self.settings.wait
+    }
+}
+
+fn coding(coding: config::Coding) -> codec::Coding {
+    match coding {
+        config::Coding::Brotli => codec::Coding::Brotli,
+        config::Coding::Zstd => codec::Coding::Zstd,
+        config::Coding::Gzip => codec::Coding::Gzip,
+    }
+}
+
+fn accepted(coding: config::Coding) -> Accepted {
+    match coding {
+        config::Coding::Brotli => Accepted::Brotli,
+        config::Coding::Zstd => Accepted::Zstd,
+        config::Coding::Gzip => Accepted::Gzip,
+    }
+}
