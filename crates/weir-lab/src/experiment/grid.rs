@@ -1,6 +1,7 @@
 //! Throughput and CPU of several series over several sizes, in interleaved rounds: for each size
 //! A B C, A B C, …, so that whatever the machine does in the meantime meets all of them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Options;
@@ -26,6 +27,8 @@ pub(super) struct Grid<'a> {
     pub(super) sizes: Vec<usize>,
     pub(super) clients: usize,
     pub(super) persistent: bool,
+    /// Which to measure.
+    pub(super) rounds: Range<usize>,
     /// Requests due per second, one rate after the other; none for a closed loop.
     pub(super) rates: Vec<f64>,
     /// Processes that belong to the experiment but are nobody's cost, such as the application.
@@ -68,7 +71,7 @@ impl Grid<'_> {
         expect: &Arc<[u8]>,
         record: &mut Record,
     ) -> Result<()> {
-        for round in 0..self.options.rounds {
+        for round in self.rounds.clone() {
             let point = Point { size, rate_per_s, round };
             for line in lines {
                 let plan = self.plan(line, &point, expect.clone());

@@ -35,8 +35,16 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Record> 
     }
     let lines: Vec<_> = pairs.iter().flat_map(Pair::lines).collect();
     let (sizes, helpers) = (vec![SMALL], site.app_pids());
-    Grid { sizes, clients, persistent: true, rates: Vec::new(), helpers, options }
-        .run(&lines, &mut record)?;
+    Grid {
+        sizes,
+        clients,
+        persistent: true,
+        rounds: 0..options.rounds,
+        rates: Vec::new(),
+        helpers,
+        options,
+    }
+    .run(&lines, &mut record)?;
     Ok(record)
 }
 

@@ -31,6 +31,7 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Record> 
     };
     rates.sort_by(f64::total_cmp);
     let (sizes, helpers) = (vec![SMALL], site.app_pids());
-    Grid { sizes, clients, persistent: true, rates, helpers, options }.run(&lines, &mut record)?;
+    Grid { sizes, clients, persistent: true, rounds: 0..options.rounds, rates, helpers, options }
+        .run(&lines, &mut record)?;
     Ok(record)
 }

@@ -32,7 +32,15 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Record> 
         .map(|running| Line { running, case: "static", target: documents::target })
         .collect();
     let persistent = experiment.id == "s2";
-    Grid { sizes, clients, persistent, rates: Vec::new(), helpers: Vec::new(), options }
-        .run(&lines, &mut record)?;
+    Grid {
+        sizes,
+        clients,
+        persistent,
+        rounds: 0..options.rounds,
+        rates: Vec::new(),
+        helpers: Vec::new(),
+        options,
+    }
+    .run(&lines, &mut record)?;
     Ok(record)
 }

@@ -39,7 +39,15 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Record> 
         lines.push(Line { running, case: "uncached", target: |size| app::target(false, size) });
     }
     let helpers = site.app_pids();
-    Grid { sizes, clients, persistent: true, rates: Vec::new(), helpers, options }
-        .run(&lines, &mut record)?;
+    Grid {
+        sizes,
+        clients,
+        persistent: true,
+        rounds: 0..options.rounds,
+        rates: Vec::new(),
+        helpers,
+        options,
+    }
+    .run(&lines, &mut record)?;
     Ok(record)
 }
