@@ -65,7 +65,7 @@ pub(crate) struct Helper {
     /// Run only when nothing else wants to.
     #[arg(long)]
     pub(crate) idle: bool,
-    /// Address space, in bytes.
+    /// Memory of its own, in bytes.
     #[arg(long)]
     pub(crate) memory: u64,
     /// The largest result, in bytes.

@@ -9,11 +9,11 @@ pub struct Adapt {
     pub helpers: Option<usize>,
     /// Jobs that may wait for a helper at a time.
     pub queue: usize,
-    /// Address space of a helper, in bytes.
+    /// Memory that a helper may have of its own, in bytes: not what it reads of the cache.
     pub memory: u64,
     /// The largest result, in bytes.
     pub output: u64,
-    /// How long a job may take.
+    /// Processor time of a job.
     pub time: Duration,
     /// When helpers run.
     pub priority: AdaptPriority,

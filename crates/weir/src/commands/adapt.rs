@@ -18,7 +18,7 @@ use crate::cli::{Adapt, Helper};
 /// The largest file that is adapted from the command line.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Address space of its helper.
+/// Memory that its helper may have of its own.
 const MEMORY_BYTES: u64 = 4 << 30;
 
 /// How long it may take.
