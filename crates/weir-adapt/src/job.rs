@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::adapters::compress::Compress;
+use crate::adapters::compress::{Coding, Compress};
+use crate::adapters::html::Rewriting;
 
 /// One thing to do with bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -13,6 +14,10 @@ use crate::adapters::compress::Compress;
 pub enum Step {
     /// A content coding.
     Compress(Compress),
+    /// Content codings undone, given in the order in which they were applied.
+    Decode(Vec<Coding>),
+    /// HTML rewritten.
+    Html(Rewriting),
 }
 
 /// What is done, one step after the other.
@@ -53,6 +58,8 @@ pub struct Job {
     pub key: u128,
     /// The stored body; kept until the job is over.
     pub input: Vec<Bytes>,
+    /// What steps look things up in, stored like the body.
+    pub tables: Vec<Bytes>,
     /// What to do with it.
     pub recipe: Recipe,
     /// What that may take.

@@ -7,6 +7,7 @@
 //! lies in a sealed memfd, which becomes stored bytes as it is. Knows no requests and no cache.
 
 pub mod adapters;
+pub mod ads;
 pub mod helper;
 mod job;
 mod pool;

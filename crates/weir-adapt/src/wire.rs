@@ -26,7 +26,7 @@ pub(crate) enum Order {
     /// With the arena's reading end, once, before the first job.
     Begin,
     /// With an empty memfd for the result.
-    Work { input: Vec<Piece>, recipe: Recipe, limits: Limits },
+    Work { input: Vec<Piece>, tables: Vec<Piece>, recipe: Recipe, limits: Limits },
 }
 
 /// From a helper.
@@ -48,6 +48,10 @@ pub(crate) enum Report {
 pub enum Why {
     /// The variant would not be smaller.
     NotSmaller,
+    /// There was nothing to change.
+    Unchanged,
+    /// Its character encoding is one that cannot be worked on.
+    Charset,
 }
 
 impl Why {
@@ -55,6 +59,8 @@ impl Why {
     pub const fn as_str(self) -> &'static str {
         match self {
             Why::NotSmaller => "not-smaller",
+            Why::Unchanged => "unchanged",
+            Why::Charset => "charset",
         }
     }
 }

@@ -310,6 +310,7 @@ fn report_missing(source: &mut Source<'_>, key: &Key, slot: &Slot, span: Span) {
     match slot.presence {
         Presence::Optional(_) | Presence::AnyNumber(_) => return,
         Presence::Default(_) if !is_argument => return,
+        Presence::Within(_) => return,
         _ => {}
     }
     let message = if is_argument {

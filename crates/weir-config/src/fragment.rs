@@ -1,5 +1,6 @@
-//! Rules of overload control from texts of their own: what changes them while the server runs. They
-//! are read against the configuration that is running, and get the errors that a file would get.
+//! Parts of a configuration from texts of their own: rules of overload control, which change while
+//! the server runs, and changes of HTML, which the command line tries out. They get the errors that
+//! a file would get.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use crate::check;
 use crate::error::Errors;
 use crate::limits::ADDRESS_RANGES_MAX;
 use crate::lists;
-use crate::model::{AddressList, Config, Guard, GuardRule};
+use crate::model::{AddressList, Config, Guard, GuardRule, Html};
 use crate::source::{Source, Span};
 use crate::table::Block;
 
@@ -37,6 +38,19 @@ pub fn parse_guard(name: &str, text: &str, config: &Config) -> Result<Guard, Err
     let mut source = Source::new(name, text, directory);
     let guard = guard(&mut source, config);
     finish(source, guard)
+}
+
+/// Parses lines as they stand in the `html` block of a route.
+///
+/// # Errors
+/// All errors that were found, at most [`crate::limits::ERRORS_MAX`].
+pub fn parse_html(name: &str, text: &str) -> Result<Html, Errors> {
+    let mut source = Source::new(name, text, Path::new(""));
+    let html = source.document().and_then(|document| {
+        let lines = check::block(&mut source, Block::Html, document.nodes(), Span::new(0, 0));
+        build::html(&mut source, &lines)
+    });
+    finish(source, html)
 }
 
 fn finish<T>(source: Source<'_>, parsed: Option<T>) -> Result<T, Errors> {

@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub use error::{ConfigError, Errors};
 pub use files::check_files;
-pub use fragment::{parse_guard, parse_rules};
+pub use fragment::{parse_guard, parse_html, parse_rules};
 pub use model::*;
 pub use prefix::Prefix;
 pub use presets::{parse_listen, proxy_url, serve_dir};

@@ -56,5 +56,15 @@ pub const ADDRESS_RANGES_MAX: usize = 4_000_000;
 pub const LIST_ERRORS_MAX: usize = 5;
 /// Bytes of a path, a value or a parameter's name in a rule.
 pub const RULE_TEXT_MAX: usize = 4_096;
+/// Lines of an `html` block about elements and hosts. Each is looked for at every element.
+pub const HTML_RULES_MAX: usize = 200;
+/// Bytes of all texts of an `html` block: they go to a helper with each job.
+pub const HTML_TEXTS_MAX: usize = 48 << 10;
+/// Bytes of a CSS selector.
+pub const SELECTOR_MAX: usize = 1_024;
+/// Widths of a `srcset` line. Each may become a variant of every image.
+pub const SRCSET_WIDTHS_MAX: usize = 16;
+/// Lists of an `ads` block.
+pub const ADS_LISTS_MAX: usize = 100;
 /// Media types that a route adapts. Each is compared with every response of the route.
 pub const TYPES_MAX: usize = 100;

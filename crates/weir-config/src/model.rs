@@ -4,6 +4,7 @@
 mod adapt;
 mod addresses;
 mod guard;
+mod html;
 mod plugin;
 mod upstream;
 
@@ -17,6 +18,7 @@ pub use adapt::*;
 pub(crate) use addresses::Parts;
 pub use addresses::{AddressRange, AddressSet};
 pub use guard::*;
+pub use html::*;
 pub use plugin::*;
 pub use upstream::*;
 

@@ -4,6 +4,7 @@
 
 mod adapt;
 mod guard;
+mod html;
 mod plugin;
 
 pub use guard::print_rules;

@@ -38,6 +38,8 @@ fn heading(out: &mut String, block: Block) {
         Block::Header => "In `header { … }` and `request-header { … }` of a route".to_owned(),
         Block::Files => "In `files … { … }` of a route".to_owned(),
         Block::Compress => "In `compress … { … }` of a route".to_owned(),
+        Block::Html => "In `html { … }` of a route".to_owned(),
+        Block::Ads => "In `ads { … }` of a route".to_owned(),
     };
     let _ = writeln!(out, "### {title}\n");
 }
@@ -68,10 +70,12 @@ fn describe_slot(slot: &Slot) -> String {
         Presence::Optional(meaning) | Presence::Otherwise(meaning) => {
             format!("Left out: {meaning}.")
         }
-        Presence::Default(value) if value.starts_with('#') || value.parse::<u64>().is_ok() => {
+        Presence::Default(value) | Presence::Within(value)
+            if value.starts_with('#') || value.parse::<u64>().is_ok() =>
+        {
             format!("Default: `{value}`.")
         }
-        Presence::Default(value) => format!("Default: `\"{value}\"`."),
+        Presence::Default(value) | Presence::Within(value) => format!("Default: `\"{value}\"`."),
     };
     let kind = format!("{}.", slot.kind.describe());
     let parts = [kind.as_str(), slot.doc, &presence];

@@ -27,11 +27,13 @@ pub(crate) enum Block {
     Header,
     Files,
     Compress,
+    Html,
+    Ads,
 }
 
 impl Block {
     /// All blocks, in the reference page's order.
-    pub(crate) const ALL: [Block; 16] = [
+    pub(crate) const ALL: [Block; 18] = [
         Block::File,
         Block::Server,
         Block::Limits,
@@ -48,6 +50,8 @@ impl Block {
         Block::Header,
         Block::Files,
         Block::Compress,
+        Block::Html,
+        Block::Ads,
     ];
 
     /// The block as an error names it.
@@ -69,6 +73,8 @@ impl Block {
             Block::Header => "header",
             Block::Files => "files",
             Block::Compress => "compress",
+            Block::Html => "html",
+            Block::Ads => "ads",
         }
     }
 
@@ -127,6 +133,8 @@ pub(crate) enum Presence {
     /// May be left out, which means this value. The default of an argument holds where the whole
     /// line is left out.
     Default(&'static str),
+    /// A property of a line that does something by being there: without it, it means this value.
+    Within(&'static str),
 }
 
 impl Key {
@@ -153,7 +161,7 @@ impl Slot {
 
     /// The default, for a slot that has one.
     pub(crate) fn default_value(&self) -> Option<Value> {
-        let Presence::Default(text) = self.presence else { return None };
+        let (Presence::Default(text) | Presence::Within(text)) = self.presence else { return None };
         let value = match (self.kind, text.parse::<i128>()) {
             (Kind::Switch, _) => KdlValue::Bool(text == "#true"),
             (_, Ok(number)) => KdlValue::Integer(number),
@@ -176,6 +184,7 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
         keys::GUARD,
         keys::RULE,
         keys::ADAPT,
+        keys::HTML,
     ]
     .into_iter()
     .flatten()
@@ -257,6 +266,8 @@ mod tests {
             Block::Header => route(&format!("respond \"\"; header {{\n{lines}\n}}")),
             Block::Files => route(&format!("files \"/srv\" {{\n{lines}\n}}")),
             Block::Compress => route(&format!("proxy \"app\"; compress {{\n{lines}\n}}")),
+            Block::Html => route(&format!("proxy \"app\"; html {{\n{lines}\n}}")),
+            Block::Ads => route(&format!("proxy \"app\"; ads {{\n{lines}\n}}")),
         }
     }
 
@@ -274,7 +285,7 @@ mod tests {
     #[test]
     fn every_default_is_a_value_of_its_kind() {
         for slot in all_keys().flat_map(Key::slots) {
-            let has_default = matches!(slot.presence, Presence::Default(_));
+            let has_default = matches!(slot.presence, Presence::Default(_) | Presence::Within(_));
             assert_eq!(slot.default_value().is_some(), has_default, "{}", slot.name);
         }
     }

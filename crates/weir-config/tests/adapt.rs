@@ -104,3 +104,62 @@ fn what_is_printed_shows_what_was_chosen() {
     assert!(!print(&with("adapt { }", "")).contains("adapt"));
     assert!(print(&with("adapt { queue 9; }", "")).contains("\n    queue 9\n"));
 }
+
+#[test]
+fn every_setting_of_html() {
+    let line = r##"html wait="1s" {
+        append "head" "<script src=\"/a.js\"></script>"
+        before "a" "1"; after "b" "2"; prepend "c" "3"; replace "d" "4"; content "e" "5"
+        remove "p:not(.x) > [href^='http']"; unwrap "font"
+        set "a" "REL" "noopener"; unset "[onclick]" "onclick"
+        host "Old.example:80" "https://new.example"; host "10.0.0.5" ""
+        lazy skip=2
+        srcset 640 320 parameter="w" sizes="50vw"
+        strip "space" "comments"
+    }"##;
+    let config = with("", line);
+    let html = config.sites[0].routes[0].adapt.html.clone().unwrap();
+    assert_eq!(html.wait, Duration::from_secs(1));
+    let actions: Vec<_> = html.rules.iter().map(|rule| (&*rule.selector, &rule.action)).collect();
+    let text = |text: &str| text.to_owned();
+    let expected = [
+        ("head", HtmlAction::Append(text("<script src=\"/a.js\"></script>"))),
+        ("a", HtmlAction::Before(text("1"))),
+        ("b", HtmlAction::After(text("2"))),
+        ("c", HtmlAction::Prepend(text("3"))),
+        ("d", HtmlAction::Replace(text("4"))),
+        ("e", HtmlAction::Content(text("5"))),
+        ("p:not(.x) > [href^='http']", HtmlAction::Remove),
+        ("font", HtmlAction::Unwrap),
+        ("a", HtmlAction::Set(text("rel"), text("noopener"))),
+        ("[onclick]", HtmlAction::Unset(text("onclick"))),
+    ];
+    assert_eq!(actions, expected.each_ref().map(|(selector, action)| (*selector, action)));
+    let hosts: Vec<_> = html.hosts.iter().map(|host| (&*host.from, &*host.to)).collect();
+    assert_eq!(hosts, [("old.example:80", "https://new.example"), ("10.0.0.5", "")]);
+    assert_eq!(html.lazy_after, Some(2));
+    let srcset = Srcset { widths: vec![320, 640], parameter: text("w"), sizes: text("50vw") };
+    assert_eq!(html.srcset, Some(srcset));
+    assert!(html.strip_comments && html.strip_space);
+    assert_eq!(parse_ok(&print(&config)), config);
+    // The lines alone, as the command line has them.
+    assert_eq!(parse_html("a.kdl", "strip \"comments\"").unwrap().rules, []);
+    let error = parse_html("a.kdl", "remove \"a + b\"").unwrap_err().to_string();
+    assert!(error.starts_with("a.kdl:1:8: `remove` cannot be \"a + b\""), "{error}");
+}
+
+#[test]
+fn every_setting_of_ads() {
+    let config = with("", "ads wait=\"1s\" { lists \"/a.txt\" \"/b.txt\"; }");
+    let expected = Ads {
+        lists: vec!["/a.txt".into(), "/b.txt".into()],
+        block: true,
+        hide: true,
+        wait: Duration::from_secs(1),
+    };
+    assert_eq!(config.sites[0].routes[0].adapt.ads, Some(expected));
+    for line in ["ads block=#false { lists \"/a\"; }", "ads hide=#false { lists \"/a\"; }"] {
+        let config = with("", line);
+        assert_eq!(parse_ok(&print(&config)), config, "{line}");
+    }
+}

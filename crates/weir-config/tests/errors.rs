@@ -38,6 +38,10 @@ fn around(file: &str) -> (&'static str, &'static str) {
              site \"a.example\" { listen \":80\"; route \"/a/*\" {\n",
             "\n}; }",
         ),
+        "html" => (
+            "site \"a.example\" { listen \":80\"; route \"/a/*\" { proxy \"http://a.example\"\n",
+            "\n}; }",
+        ),
         _ => ("", ""),
     }
 }

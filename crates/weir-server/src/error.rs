@@ -51,6 +51,9 @@ pub enum StartError {
         /// The text.
         text: String,
     },
+    /// A list of ads and trackers cannot be read.
+    #[error("list of ads {0}")]
+    Ads(#[from] weir_adapt::ads::ListError),
     /// The cache's memory cannot be set up.
     #[error(transparent)]
     Arena(#[from] weir_arena::ArenaError),

@@ -35,6 +35,7 @@ mod upstream;
 mod variants;
 mod worker;
 
+pub use adapt::html_rewriting;
 pub use check::check;
 pub use error::StartError;
 pub use server::{Ready, Server};

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
+use weir_cache::Cache;
 use weir_config::{self as config, Address, Config, HostHeader, Pattern};
 use weir_guard::Classes;
 use weir_http::forward::Via;
@@ -21,7 +22,7 @@ use weir_plugin::Plugins;
 
 use self::tls::{Tls, build_tls};
 use crate::access_log::AccessLog;
-use crate::adapt::Offers;
+use crate::adapt::{AdsLists, Blocking, Offers, check_ads};
 use crate::chain::Chain;
 use crate::error::StartError;
 use crate::metrics::{Registry, RouteMetrics};
@@ -92,6 +93,8 @@ pub(crate) struct Route {
     pub(crate) variants: Arc<Variants>,
     /// What it makes of its responses.
     pub(crate) offers: Option<Arc<Offers>>,
+    /// What it lets nobody ask for.
+    pub(crate) blocking: Option<Blocking>,
     pub(crate) response_edits: Vec<Edit>,
     pub(crate) request_edits: Vec<Edit>,
     pub(crate) body_size_max: u64,
@@ -140,6 +143,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) overloaded: &'a Arc<AtomicUsize>,
     /// The classes that the configuration has.
     pub(crate) classes: &'a Arc<Classes>,
+    pub(crate) cache: &'a Cache,
     /// The number of a listening address, the same for the life of the process.
     pub(crate) listener_number: &'a dyn Fn(&Address) -> usize,
 }
@@ -168,12 +172,12 @@ impl Live {
         // What is stored outlives a reload, and must be found by a purge after it.
         let routes = previous.into_iter().flat_map(|live| live.sites.iter());
         let routes = routes.flat_map(|site| site.routes.iter());
-        let variants: KnownVariants =
-            routes.map(|route| (route.scope, Arc::clone(&route.variants))).collect();
+        let variants = routes.map(|route| (route.scope, Arc::clone(&route.variants))).collect();
+        let kept = Kept { variants, lists: AdsLists::load(&config, around.cache)? };
         let sites = config
             .sites
             .iter()
-            .map(|site| build_site(site, &config, &groups, &logs, &variants, around).map(Arc::new))
+            .map(|site| build_site(site, &config, &groups, &logs, &kept, around).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
         let mut live = Live {
             listeners: Vec::new(),
@@ -284,6 +288,7 @@ pub(crate) fn check_files(config: &Config) -> Result<(), StartError> {
     for listener in config.sites.iter().flat_map(|site| &site.listeners) {
         build_tls(config, listener, None)?;
     }
+    check_ads(config)?;
     config.upstreams.iter().try_for_each(|upstream| build_group(upstream, 1).map(drop))
 }
 
@@ -341,14 +346,18 @@ fn open_logs(
 }
 
 /// By the route's scope.
-type KnownVariants = HashMap<u64, Arc<Variants>>;
+/// What routes are given that was there before them.
+struct Kept {
+    variants: HashMap<u64, Arc<Variants>>,
+    lists: AdsLists,
+}
 
 fn build_site(
     site: &config::Site,
     config: &Config,
     groups: &HashMap<String, Arc<Upstream>>,
     logs: &[Arc<AccessLog>],
-    variants: &KnownVariants,
+    kept: &Kept,
     around: &Surroundings<'_>,
 ) -> Result<Site, StartError> {
     let name = site.names.first().cloned().unwrap_or_default();
@@ -358,7 +367,7 @@ fn build_site(
     let info = Arc::new(SiteInfo { name, names: site.names.clone(), log });
     let mut routes = Paths::default();
     for route in &site.routes {
-        let built = build_route(route, &info, config, groups, variants, around.registry)?;
+        let built = build_route(route, &info, config, groups, kept, around)?;
         routes.insert(&route.pattern, Arc::new(built));
     }
     Ok(Site { info, routes })
@@ -369,8 +378,8 @@ fn build_route(
     site: &Arc<SiteInfo>,
     config: &Config,
     groups: &HashMap<String, Arc<Upstream>>,
-    variants: &KnownVariants,
-    registry: &Registry,
+    kept: &Kept,
+    around: &Surroundings<'_>,
 ) -> Result<Route, StartError> {
     let label = match &route.pattern {
         Pattern::Exact(path) => path.clone(),
@@ -396,7 +405,7 @@ fn build_route(
     };
     Ok(Route {
         site: Arc::clone(site),
-        metrics: registry.route(&site.name, &label),
+        metrics: around.registry.route(&site.name, &label),
         pattern: route.pattern.clone(),
         source,
         cache: route.cache.clone(),
@@ -411,8 +420,9 @@ fn build_route(
         }),
         chain: ArcSwap::default(),
         uses: route.plugins.clone(),
-        variants: variants.get(&scope).cloned().unwrap_or_default(),
-        offers: Offers::new(&route.adapt).map(Arc::new),
+        variants: kept.variants.get(&scope).cloned().unwrap_or_default(),
+        offers: Offers::new(&route.adapt, kept.lists.of(&route.adapt)).map(Arc::new),
+        blocking: Blocking::new(&route.adapt, &kept.lists),
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,
         body_size_max: route.body_size.unwrap_or(config.server.limits.body_size),

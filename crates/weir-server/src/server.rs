@@ -113,6 +113,7 @@ impl Ready {
             overloaded: &guard.overloaded_upstreams,
             classes: &Arc::new(guard.rules().classes().clone()),
             listener_number: &|address| numbers.of(address),
+            cache: &cache,
         };
         let live = Live::build(Arc::new(config), &around, None)?;
         let services = ServerServices::new();
@@ -195,6 +196,7 @@ impl Server {
             overloaded: &self.shared.guard.overloaded_upstreams,
             classes: &classes,
             listener_number: &|address| self.shared.listener_number(address),
+            cache: &self.shared.cache,
         };
         let plugins = self.shared.plugins.prepare(&config)?;
         let mut live = Live::build(Arc::new(config), &around, Some(&previous))?;

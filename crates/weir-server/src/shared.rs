@@ -83,7 +83,7 @@ impl Shared {
         numbers: Arc<ListenerNumbers>,
     ) -> Shared {
         Shared {
-            adaptation: Adaptation::new(&live.config.adapt, &arena),
+            adaptation: Adaptation::new(&live.config.adapt, &arena, &metrics.pages),
             workers: guard.workers(),
             guard,
             live: ArcSwap::from_pointee(live),

@@ -49,9 +49,12 @@ pub(crate) enum Command {
 pub(crate) struct Adapt {
     /// The file.
     pub(crate) file: PathBuf,
+    /// Change it, a page of HTML, by a file of lines as they stand in an `html` block.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Code it: "gzip", "br" or "zstd", with a level if wanted, such as "br:11".
-    #[arg(long, value_name = "CODING[:LEVEL]")]
-    pub(crate) compress: String,
+    #[arg(long, value_name = "CODING[:LEVEL]", required_unless_present = "html")]
+    pub(crate) compress: Option<String>,
     /// Where the result goes; by default nowhere, and only its size is told.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

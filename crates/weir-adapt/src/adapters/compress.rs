@@ -63,7 +63,26 @@ pub struct Compress {
 /// [`AdaptError::Codec`], which encoders have no reason for but want of memory.
 pub fn compress(input: &[u8], compress: &Compress, limits: &Limits) -> Result<Adapted, AdaptError> {
     let smaller = input.len().saturating_sub(1) as u64;
-    let mut output = Bounded::new(smaller.min(limits.output_bytes));
+    code(input, compress, smaller.min(limits.output_bytes))
+}
+
+/// Codes `input`, whatever becomes of it.
+///
+/// # Errors
+/// As [`compress`]; [`AdaptError::TooLarge`].
+pub fn compress_anyway(
+    input: &[u8],
+    compress: &Compress,
+    limits: &Limits,
+) -> Result<Adapted, AdaptError> {
+    match code(input, compress, limits.output_bytes)? {
+        Adapted::Original(_) => Err(AdaptError::TooLarge { limit_bytes: limits.output_bytes }),
+        made => Ok(made),
+    }
+}
+
+fn code(input: &[u8], compress: &Compress, most: u64) -> Result<Adapted, AdaptError> {
+    let mut output = Bounded::new(most);
     let (least, most) = compress.coding.levels();
     let level = compress.level.clamp(least, most);
     let coded = match compress.coding {

@@ -32,12 +32,12 @@ pub fn run(socket: &OwnedFd, confinement: &Confinement) -> io::Result<()> {
     let lacks = sandbox::enter(confinement)?;
     wire::send(socket, &Report::Ready { lacks }, None)?;
     while let Some((order, fd)) = wire::receive(socket, &mut buffer)? {
-        let (Order::Work { input, recipe, limits }, Some(result)) = (order, fd) else {
+        let (Order::Work { input, tables, recipe, limits }, Some(result)) = (order, fd) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "expected work"));
         };
         // An adapter that panics has its own job to answer for, and no other.
         let worked = catch_unwind(AssertUnwindSafe(|| {
-            work(&arena, &input, &recipe, &limits, result).unwrap_or_else(failed)
+            work(&arena, (&input, &tables), &recipe, &limits, result).unwrap_or_else(failed)
         }));
         let report = worked.unwrap_or_else(|_| failed("a panic"));
         wire::send(socket, &report, None)?;
@@ -49,14 +49,18 @@ fn failed(what: impl ToString) -> Report {
     Report::Failed { what: what.to_string() }
 }
 
-fn work(
+fn work<'a>(
     arena: &OwnedFd,
-    input: &[Piece],
+    (input, tables): (&'a [Piece], &'a [Piece]),
     recipe: &Recipe,
     limits: &Limits,
     result: OwnedFd,
 ) -> io::Result<Report> {
-    let windows = input.iter().map(|piece| open(arena, piece)).collect::<io::Result<Vec<_>>>()?;
+    let open_all = |pieces: &'a [Piece]| -> io::Result<Vec<Part<'a>>> {
+        pieces.iter().map(|piece| open(arena, piece)).collect()
+    };
+    let (windows, tables) = (open_all(input)?, open_all(tables)?);
+    let tables: Vec<&[u8]> = tables.iter().map(|part| &**part).collect();
     let mut joined: Vec<u8> = Vec::new();
     let bytes: &[u8] = match &windows[..] {
         [one] => one,
@@ -65,7 +69,7 @@ fn work(
             &joined
         }
     };
-    match adapters::adapt(bytes, recipe, limits) {
+    match adapters::adapt(bytes, &tables, recipe, limits) {
         Ok(Adapted::Made(bytes, detail)) => {
             let mut file = std::fs::File::from(result);
             file.write_all(&bytes)?;

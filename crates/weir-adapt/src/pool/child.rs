@@ -71,7 +71,8 @@ impl Helper {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let result = rustix::fs::memfd_create("weir-variant", flags)?;
         let input = job.input.iter().map(|part| piece(part, arena)).collect();
-        let order = Order::Work { input, recipe: job.recipe.clone(), limits: job.limits };
+        let tables = job.tables.iter().map(|part| piece(part, arena)).collect();
+        let order = Order::Work { input, tables, recipe: job.recipe.clone(), limits: job.limits };
         wire::send(&self.socket, &order, Some(result.as_fd()))?;
         let (began, used) = (Instant::now(), self.cpu());
         // One that nobody lets run takes longer, and is not to blame for it.

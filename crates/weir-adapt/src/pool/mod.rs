@@ -136,7 +136,7 @@ type Then = Box<dyn FnOnce(&Outcome) + Send>;
 
 /// A job, and what comes after it.
 struct Task {
-    job: Job,
+    job: Box<Job>,
     then: Then,
 }
 
@@ -238,7 +238,7 @@ impl Pool {
         priority: Priority,
         waiter: Option<oneshot::Sender<Outcome>>,
     ) -> Result<(), Refused> {
-        let submitted = self.try_submit(Task { job, then }, priority, waiter);
+        let submitted = self.try_submit(Task { job: Box::new(job), then }, priority, waiter);
         if submitted.is_err() {
             self.shared.counters.refused.fetch_add(1, Relaxed);
         }

@@ -70,7 +70,8 @@ mod tests {
     fn task(key: u128) -> Task {
         let limits = Limits { output_bytes: 1, time: Duration::from_secs(1) };
         let recipe = Recipe { steps: Vec::new() };
-        Task { job: Job { key, input: Vec::new(), recipe, limits }, then: Box::new(|_| {}) }
+        let job = Job { key, input: Vec::new(), tables: Vec::new(), recipe, limits };
+        Task { job: Box::new(job), then: Box::new(|_| {}) }
     }
 
     fn keys(queue: &mut Queue) -> Vec<u128> {

@@ -38,22 +38,31 @@ impl Build<'_, '_> {
     }
 
     pub(super) fn route_adapt(&mut self, route: &Line) -> Option<RouteAdapt> {
-        let compress = match route.lines.one("compress") {
-            Some(line) => Some(self.compress(line, route)?),
-            None => None,
-        };
-        Some(RouteAdapt { compress })
+        let lines = &route.lines;
+        let compress = lines.one("compress").map(|line| self.compress(line, route));
+        let html = lines.one("html").map(|line| self.html(line, route));
+        let ads = lines.one("ads").map(|line| self.ads(line, route));
+        // Of each that is there, its value; and none if one of them has none.
+        fn given<T>(value: Option<Option<T>>) -> Option<Option<T>> {
+            value.map_or(Some(None), |value| value.map(Some))
+        }
+        Some(RouteAdapt { compress: given(compress)?, html: given(html)?, ads: given(ads)? })
+    }
+
+    /// Reports a line about stored responses where there are none.
+    pub(super) fn check_stored(&mut self, line: &Line, route: &Line, why: &str) {
+        let name = line.key.name;
+        if is_never_stored(route) {
+            let message = format!("`{name}` has no meaning here: this answer is never stored");
+            self.source.error(line.span, message);
+        } else if route.lines.one("cache").is_some_and(|cache| cache.is_written("off")) {
+            let message = format!("`{name}` has no meaning where the cache is off: {why}");
+            self.source.error(line.span, message);
+        }
     }
 
     fn compress(&mut self, line: &Line, route: &Line) -> Option<Compress> {
-        if is_never_stored(route) {
-            let message = "`compress` has no meaning here: this answer is never stored";
-            self.source.error(line.span, message);
-        } else if route.lines.one("cache").is_some_and(|cache| cache.is_written("off")) {
-            let message = "`compress` has no meaning where the cache is off: what is stored is \
-                           compressed, and nothing else";
-            self.source.error(line.span, message);
-        }
+        self.check_stored(line, route, "what is stored is compressed, and nothing else");
         Some(Compress {
             formats: self.formats(line)?,
             types: self.types(line),

@@ -3,6 +3,7 @@
 
 mod adapt;
 mod guard;
+mod html;
 mod listeners;
 mod plugin;
 mod route;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 
 use crate::check::Lines;
 use crate::limits::{SITES_MAX, UPSTREAMS_MAX};
-use crate::model::{Config, Guard, GuardRule, Upstream};
+use crate::model::{Config, Guard, GuardRule, Html, Upstream};
 use crate::source::{Source, Span};
 use crate::suggest;
 use crate::url::Origin;
@@ -119,6 +120,11 @@ pub(crate) fn guard(
     let mut build = Build::new(source);
     let guard = build.guard(line, &Known::of_config(running, Some(&line.lines)))?;
     Some((guard, build.files.into_iter().map(|file| file.span).collect()))
+}
+
+/// Builds what lines of an `html` block say that has no route around it.
+pub(crate) fn html(source: &mut Source<'_>, lines: &Lines) -> Option<Html> {
+    Build::new(source).html_lines(lines, Span::new(0, 0))
 }
 
 impl<'s, 'a> Build<'s, 'a> {

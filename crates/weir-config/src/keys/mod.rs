@@ -2,6 +2,7 @@
 
 mod adapt;
 mod guard;
+mod html;
 mod plugin;
 mod route;
 mod rule;
@@ -12,6 +13,7 @@ mod upstream;
 
 pub(crate) use adapt::ADAPT;
 pub(crate) use guard::GUARD;
+pub(crate) use html::HTML;
 pub(crate) use plugin::PLUGIN;
 pub(crate) use route::ROUTE;
 pub(crate) use rule::RULE;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::{Ads, Html};
+
 /// The `adapt` block: the helper processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapt {
@@ -46,6 +48,10 @@ impl Default for Adapt {
 pub struct RouteAdapt {
     /// Content codings.
     pub compress: Option<Compress>,
+    /// Changes of HTML.
+    pub html: Option<Html>,
+    /// Ads and trackers.
+    pub ads: Option<Ads>,
 }
 
 /// `compress` in a route.

@@ -31,6 +31,12 @@ impl Printer {
         if let Some(compress) = &adapt.compress {
             self.compress(compress);
         }
+        if let Some(html) = &adapt.html {
+            self.html(html);
+        }
+        if let Some(ads) = &adapt.ads {
+            self.ads(ads);
+        }
     }
 
     fn compress(&mut self, compress: &Compress) {

@@ -24,7 +24,63 @@ pub(crate) fn adapt() -> impl Strategy<Value = Adapt> {
 }
 
 pub(crate) fn route() -> impl Strategy<Value = RouteAdapt> {
-    option::of(compress()).prop_map(|compress| RouteAdapt { compress })
+    (option::of(compress()), option::of(html()), option::of(ads()))
+        .prop_map(|(compress, html, ads)| RouteAdapt { compress, html, ads })
+}
+
+fn html() -> impl Strategy<Value = Html> {
+    let host = ("[a-z]{1,4}[.]example", prop_oneof!["", "[a-z]{1,4}[.]test", "https://[a-z]{1,4}"]);
+    let hosts = proptest::collection::btree_map(host.0, host.1, 0..3).prop_map(|hosts| {
+        let hosts = hosts.into_iter().map(|(from, to)| HtmlHost { from, to });
+        hosts.collect::<Vec<_>>()
+    });
+    let widths = proptest::collection::btree_set(1_u32..=16_384, 1..4);
+    let srcset = (widths, "[a-z]{1,4}", "[ -~]{0,9}").prop_map(|(widths, parameter, sizes)| {
+        Srcset { widths: widths.into_iter().collect(), parameter, sizes }
+    });
+    let rules = proptest::collection::vec(html_rule(), 1..5);
+    let images = (option::of(0_u32..=1000), option::of(srcset));
+    (rules, hosts, images, any::<(bool, bool)>(), time(0, 60_000)).prop_map(
+        |(rules, hosts, (lazy_after, srcset), (strip_comments, strip_space), wait)| Html {
+            rules,
+            hosts,
+            lazy_after,
+            srcset,
+            strip_comments,
+            strip_space,
+            wait,
+        },
+    )
+}
+
+fn html_rule() -> impl Strategy<Value = HtmlRule> {
+    const SELECTORS: &[&str] = &["p", "#a > .b", "div:not([x='y z'])", "a[href^=\"/\"]", "*"];
+    let selector = proptest::sample::select(SELECTORS).prop_map(str::to_owned);
+    let text = || "[ -~äß\n]{0,9}";
+    let action = prop_oneof![
+        text().prop_map(HtmlAction::Before),
+        text().prop_map(HtmlAction::After),
+        text().prop_map(HtmlAction::Prepend),
+        text().prop_map(HtmlAction::Append),
+        text().prop_map(HtmlAction::Replace),
+        text().prop_map(HtmlAction::Content),
+        Just(HtmlAction::Remove),
+        Just(HtmlAction::Unwrap),
+        ("[a-z-]{1,5}", text()).prop_map(|(name, value)| HtmlAction::Set(name, value)),
+        "[a-z-]{1,5}".prop_map(HtmlAction::Unset),
+    ];
+    (selector, action).prop_map(|(selector, action)| HtmlRule { selector, action })
+}
+
+fn ads() -> impl Strategy<Value = Ads> {
+    let lists = proptest::collection::btree_set("/[a-z]{1,5}", 1..4);
+    let does = prop_oneof![Just((true, true)), Just((true, false)), Just((false, true))];
+    (lists, does, time(0, 60_000)).prop_map(|(lists, (block, hide), wait)| Ads {
+        lists: lists.into_iter().map(Into::into).collect(),
+        block,
+        hide,
+        wait,
+    })
 }
 
 fn compress() -> impl Strategy<Value = Compress> {

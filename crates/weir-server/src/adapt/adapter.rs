@@ -5,8 +5,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode, Uri};
 use weir_adapt::Step;
 
 /// A kind of adaptation as a route has it.
@@ -29,7 +30,18 @@ pub(crate) trait Adapter: Send + Sync {
 
 /// A request, as far as adapters ask about it.
 pub(crate) struct Asked<'a> {
+    pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
+}
+
+impl Asked<'_> {
+    /// The host that is asked, in lower case and without its port.
+    pub(crate) fn host(&self) -> String {
+        let named = self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = self.uri.authority().map(|authority| authority.as_str()).or(named);
+        let host = host.and_then(|host| weir_http::host::parse(host.as_bytes()).ok());
+        host.map(|host| host.name.into_owned()).unwrap_or_default()
+    }
 }
 
 /// A response, as far as adapters ask about it.
@@ -53,7 +65,10 @@ pub(crate) struct Chosen {
     pub(crate) key: u64,
     /// Goes into the entity tag: letters, digits, and what else may stand there.
     pub(crate) name: Cow<'static, str>,
-    pub(crate) step: Step,
+    /// One after the other.
+    pub(crate) steps: Vec<Step>,
+    /// What they look things up in.
+    pub(crate) tables: Vec<Bytes>,
     /// The type that the result has, if that is another one.
     pub(crate) content_type: Option<HeaderValue>,
     /// The content coding that the result has.

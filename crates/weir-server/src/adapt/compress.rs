@@ -53,7 +53,8 @@ impl Adapter for Compress {
         Ok(Chosen {
             key: hasher.finish(),
             name: token.into(),
-            step: Step::Compress(codec::Compress { coding: coding(format.coding), level }),
+            steps: vec![Step::Compress(codec::Compress { coding: coding(format.coding), level })],
+            tables: Vec::new(),
             content_type: None,
             coding: Some(token),
         })

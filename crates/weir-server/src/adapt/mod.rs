@@ -2,8 +2,10 @@
 //! it. What a route offers is in [`offers`]; what a request gets, in `pipeline/adapt.rs`.
 
 mod adapter;
+mod ads;
 mod compress;
 mod declined;
+mod html;
 mod offers;
 
 use std::ffi::OsString;
@@ -17,6 +19,8 @@ use weir_config as config;
 
 use self::declined::Declined;
 pub(crate) use adapter::{Asked, Shape};
+pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, check as check_ads, field};
+pub use html::rewriting as html_rewriting;
 pub(crate) use offers::{Offers, Plan, Variant};
 
 /// The program itself, whatever has become of its file.
@@ -30,6 +34,8 @@ pub(crate) struct Adaptation {
     pool: OnceLock<Option<Pool>>,
     limits: Limits,
     declined: Arc<Mutex<Declined>>,
+    /// Of ads and pages.
+    counts: Arc<Counts>,
 }
 
 /// A variant that is to be made.
@@ -48,13 +54,14 @@ impl Wanted<'_> {
 }
 
 impl Adaptation {
-    pub(crate) fn new(settings: &config::Adapt, arena: &Arena) -> Adaptation {
+    pub(crate) fn new(settings: &config::Adapt, arena: &Arena, counts: &Arc<Counts>) -> Adaptation {
         Adaptation {
             settings: pool_settings(settings),
             arena: arena.clone(),
             pool: OnceLock::new(),
             limits: Limits { output_bytes: settings.output, time: settings.time },
             declined: Arc::default(),
+            counts: Arc::clone(counts),
         }
     }
 
@@ -84,13 +91,18 @@ impl Adaptation {
         let job = Job {
             key,
             input: original.body().chunks().to_vec(),
+            tables: variant.tables(),
             recipe: variant.recipe(),
             limits: self.limits,
         };
         let (original, variant) = (Arc::clone(original), variant.clone());
         let (cache, declined) = (cache.clone(), Arc::clone(&self.declined));
+        let counts = Arc::clone(&self.counts);
         let store = move |outcome: &Outcome| match outcome {
-            Outcome::Made(made) => variant.store(&cache, &stored_as, &original, made),
+            Outcome::Made(made) => {
+                counts.note(&made.detail);
+                variant.store(&cache, &stored_as, &original, made);
+            }
             Outcome::Original(why) => declined.lock().add(key, why),
             Outcome::Failed(cause) => {
                 let key_text = stored_as.borrow();

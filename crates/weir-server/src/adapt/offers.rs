@@ -3,8 +3,10 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use weir_adapt::{Made, Recipe};
@@ -15,6 +17,7 @@ use weir_http::vary::{self, Vary};
 
 use super::adapter::{Adapter, Asked, Chosen, Shape};
 use super::compress::Compress;
+use super::html::Html;
 use crate::pipeline::WEIR_ADAPT;
 
 /// A route's adapters, in the order in which they work.
@@ -41,9 +44,18 @@ pub(crate) struct Variant {
 }
 
 impl Offers {
-    /// What a route's settings offer; `None` if that is nothing.
-    pub(crate) fn new(settings: &config::RouteAdapt) -> Option<Offers> {
+    /// What a route's settings offer; `None` if that is nothing. `lists` are those of its `ads`.
+    pub(crate) fn new(
+        settings: &config::RouteAdapt,
+        lists: Option<&Arc<weir_adapt::ads::Ads>>,
+    ) -> Option<Offers> {
         let mut adapters: Vec<Box<dyn Adapter>> = Vec::new();
+        let hiding = settings.ads.as_ref().filter(|ads| ads.hide).map(|ads| ads.wait);
+        let hidden = hiding.and_then(|wait| Some((lists?.clone(), wait)));
+        if settings.html.is_some() || hidden.is_some() {
+            let recodes = settings.compress.is_none();
+            adapters.push(Box::new(Html::new(settings.html.as_ref(), hidden, recodes)));
+        }
         if let Some(compress) = &settings.compress {
             adapters.push(Box::new(Compress::new(compress)));
         }
@@ -127,7 +139,12 @@ impl Variant {
 
     /// What is to be done to the original.
     pub(super) fn recipe(&self) -> Recipe {
-        Recipe { steps: self.chosen.iter().map(|one| one.step.clone()).collect() }
+        Recipe { steps: self.chosen.iter().flat_map(|one| one.steps.clone()).collect() }
+    }
+
+    /// What its steps look things up in.
+    pub(super) fn tables(&self) -> Vec<Bytes> {
+        self.chosen.iter().flat_map(|one| one.tables.clone()).collect()
     }
 
     /// Stores what was made of an original.
@@ -215,7 +232,7 @@ mod tests {
     #[test]
     fn vary_names_what_adapters_look_at_once() {
         let compress = Some(config::Compress::default());
-        let offers = Offers::new(&config::RouteAdapt { compress });
+        let offers = Offers::new(&config::RouteAdapt { compress, ..Default::default() }, None);
         let offers = offers.unwrap();
         for (content_type, before, after) in [
             ("text/html", &[][..], &["Accept-Encoding"][..]),

@@ -1,6 +1,9 @@
 //! Adaptation: what has become of jobs and helpers.
 
 use super::render::Page;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::adapt::Counts;
 use crate::shared::Shared;
 
 /// Renders the part of the page that is about adaptation.
@@ -43,7 +46,32 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
     for (name, kind, help, value) in single {
         page.single(name, kind, help, value);
     }
+    pages(page, &shared.metrics.pages);
     let name = "weir_adapt_busy_seconds_total";
     page.family(name, "counter", "Time that helpers were at work.");
     page.sample(name, &[], stats.busy_us as f64 / 1e6);
+}
+
+fn pages(page: &mut Page, counts: &Counts) {
+    let name = "weir_ads_requests_total";
+    page.family(name, "counter", "Requests that lists of ads answered, by what was sent.");
+    for (result, count) in [("blocked", &counts.blocked), ("redirected", &counts.redirected)] {
+        page.sample(name, &[("result", result)], count.load(Relaxed));
+    }
+    let single = [
+        ("weir_html_pages_total", "Pages that were changed.", &counts.rewritten),
+        (
+            "weir_html_partial_total",
+            "Pages that were changed in part, since they took too much memory.",
+            &counts.partial,
+        ),
+        (
+            "weir_ads_hidden_total",
+            "Elements that were taken out of pages by lists of ads.",
+            &counts.hidden,
+        ),
+    ];
+    for (name, help, count) in single {
+        page.single(name, "counter", help, count.load(Relaxed));
+    }
 }

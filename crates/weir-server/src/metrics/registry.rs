@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::RouteMetrics;
+use crate::adapt::Counts;
 
 /// Routes remembered, counting those of past configurations. Later ones share one row.
 const ROUTES_MAX: usize = 10_000;
@@ -18,6 +19,8 @@ pub(crate) struct Registry {
     routes: Mutex<BTreeMap<(String, String), Arc<RouteMetrics>>>,
     /// Requests that reached no route: malformed, for an unknown host.
     pub(crate) unrouted: Arc<RouteMetrics>,
+    /// What becomes of pages, and of requests that lists of ads block.
+    pub(crate) pages: Arc<Counts>,
 }
 
 impl Registry {
@@ -26,6 +29,7 @@ impl Registry {
             workers,
             routes: Mutex::new(BTreeMap::new()),
             unrouted: Arc::new(RouteMetrics::new("", "", workers)),
+            pages: Arc::default(),
         }
     }
 

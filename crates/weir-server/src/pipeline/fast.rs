@@ -11,7 +11,7 @@ use weir_http::head::{Head, PlainGet};
 use weir_http::path;
 
 use super::prepared::{self, HeadOf, Kept, Prepared};
-use super::{Seen, adapt, admit, look_up, plugins, route, shown};
+use super::{Seen, adapt, admit, ads, look_up, plugins, route, shown};
 use crate::connection::{Connection, Reply};
 use crate::guard::Decided;
 use crate::live::{Live, Route};
@@ -61,6 +61,11 @@ pub(crate) fn answer(
     };
     let path = path::normalise(raw_path).ok()?;
     let route = site.routes.find(path.as_str())?;
+
+    // What lists of ads block goes no further, and is answered by the full path.
+    if ads::is_blocked(connection, route, head, &request) {
+        return None;
+    }
 
     let plain = Plain {
         connection,

@@ -7,6 +7,7 @@
 
 mod adapt;
 mod admit;
+mod ads;
 mod client_body;
 mod content;
 pub(crate) mod fast;
@@ -178,6 +179,12 @@ pub(crate) fn serve(
         return unread::reply(response, version, body);
     }
 
+    // What lists of ads block goes no further.
+    if let Some(blocked) = ads::judge(connection, &routed, &head) {
+        let response = ads::answer(&blocked, record, &route, &head);
+        return unread::reply(response, version, body);
+    }
+
     // Plugins.
     let chain = route.chain.load();
     if !chain.is_empty() {
@@ -296,7 +303,7 @@ fn hit(
 
     // Adapt.
     let connection = record.connection();
-    let asked = Asked { headers: &head.headers };
+    let asked = Asked { headers: &head.headers, uri: &head.uri };
     let fitted = adapt::fit(connection, &route, &asked, object, variant, now_ms);
     if fitted.is_awaited() {
         let connection = Arc::clone(connection);

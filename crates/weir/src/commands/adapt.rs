@@ -29,14 +29,15 @@ const TIME: Duration = Duration::from_secs(120);
 /// # Errors
 /// What went wrong.
 pub(super) fn adapt(command: &Adapt) -> Result<(), Failure> {
-    let compress = compress(&command.compress)?;
+    let steps = steps(command)?;
     let arena = Arena::new(2 * FILE_BYTES_MAX).map_err(|error| Failure(error.to_string()))?;
     let input = read(&command.file, &arena)?;
     let before = input.len();
     let job = Job {
         key: 0,
         input: vec![input],
-        recipe: Recipe { steps: vec![Step::Compress(compress)] },
+        tables: Vec::new(),
+        recipe: Recipe { steps },
         limits: Limits { output_bytes: FILE_BYTES_MAX, time: TIME },
     };
     let outcome = run(job, arena)?;
@@ -106,6 +107,23 @@ fn read(file: &Path, arena: &Arena) -> Result<bytes::Bytes, Failure> {
     let mut extent = arena.reserve(content.len()).map_err(|error| failed(&error))?;
     extent.write(&content).map_err(|error| failed(&error))?;
     Ok(extent.freeze())
+}
+
+/// What is asked for, in the order in which a server would do it.
+fn steps(command: &Adapt) -> Result<Vec<Step>, Failure> {
+    let mut steps = Vec::new();
+    if let Some(file) = &command.html {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| Failure(format!("{name}: {error}")))?;
+        let html = weir_config::parse_html(&name, &text);
+        let html = html.map_err(|errors| Failure(errors.to_string()))?;
+        steps.push(Step::Html(weir_server::html_rewriting(&html)));
+    }
+    if let Some(text) = &command.compress {
+        steps.push(Step::Compress(compress(text)?));
+    }
+    Ok(steps)
 }
 
 fn compress(text: &str) -> Result<Compress, Failure> {

@@ -1,0 +1,195 @@
+//! Content codings undone, so that what is in them can be adapted; within limits, since a few bytes
+//! may stand for as many as somebody likes.
+
+use std::io::{self, Read};
+
+use super::AdaptError;
+use super::compress::Coding;
+use crate::job::Limits;
+
+/// Codings on top of each other. Nobody has a use for more than one.
+pub const CODINGS_MAX: usize = 2;
+
+/// Bytes that may come of one. Text becomes twenty times smaller, a page of nothing but one letter
+/// a thousand times (all that gzip can do) or more.
+const RATIO_MAX: u64 = 500;
+
+/// So much may always come of it, since what is small may be coded well.
+const FREE_BYTES: u64 = 1 << 20;
+
+/// What is looked back to, as a power of two: 8 MiB, as browsers have it (RFC 9659 §3).
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// Output is made by pieces of this size.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// Undoes codings, given in the order in which they were applied.
+///
+/// # Errors
+/// [`AdaptError::Codec`] for what is none of that coding, is cut off, or goes on behind its end;
+/// [`AdaptError::Bomb`] and [`AdaptError::TooLarge`] for more than may come of it.
+pub fn decode(input: &[u8], codings: &[Coding], limits: &Limits) -> Result<Vec<u8>, AdaptError> {
+    if codings.len() > CODINGS_MAX {
+        let cause = format!("{} codings, of {CODINGS_MAX} at most", codings.len());
+        return Err(AdaptError::Codec { what: "decode", cause });
+    }
+    let by_ratio = (input.len() as u64).saturating_mul(RATIO_MAX).max(FREE_BYTES);
+    let mut decoded = Vec::new();
+    for (index, coding) in codings.iter().rev().enumerate() {
+        let from = if index == 0 { input } else { &decoded };
+        decoded = undo(from, *coding, by_ratio, limits.output_bytes)?;
+    }
+    Ok(decoded)
+}
+
+fn undo(input: &[u8], coding: Coding, by_ratio: u64, limit: u64) -> Result<Vec<u8>, AdaptError> {
+    let failed = |error: io::Error| AdaptError::Codec {
+        what: coding.token(),
+        cause: format!("not decoded: {error}"),
+    };
+    match coding {
+        // Several members are one text (RFC 1952 §2.2).
+        Coding::Gzip => bounded(flate2::read::MultiGzDecoder::new(input), by_ratio, limit, failed),
+        Coding::Brotli => {
+            bounded(brotli::Decompressor::new(input, PIECE_BYTES), by_ratio, limit, failed)
+        }
+        Coding::Zstd => {
+            let mut decoder = zstd::Decoder::with_buffer(input).map_err(failed)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(failed)?;
+            bounded(decoder, by_ratio, limit, failed)
+        }
+    }
+}
+
+fn bounded(
+    mut decoder: impl Read,
+    by_ratio: u64,
+    limit_bytes: u64,
+    failed: impl Fn(io::Error) -> AdaptError,
+) -> Result<Vec<u8>, AdaptError> {
+    let (mut decoded, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+    loop {
+        let read = match decoder.read(&mut piece) {
+            Ok(0) => return Ok(decoded),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        let len = (decoded.len() + read) as u64;
+        if len > by_ratio {
+            return Err(AdaptError::Bomb { ratio: RATIO_MAX });
+        }
+        if len > limit_bytes {
+            return Err(AdaptError::TooLarge { limit_bytes });
+        }
+        decoded.extend_from_slice(&piece[..read]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::super::Adapted;
+    use super::super::compress::{Compress, compress_anyway};
+    use super::*;
+
+    const ALL: [Coding; 3] = [Coding::Gzip, Coding::Brotli, Coding::Zstd];
+    const LIMITS: Limits = Limits { output_bytes: 8 << 20, time: Duration::from_secs(60) };
+    const MOST: Limits = Limits { output_bytes: u64::MAX, time: Duration::from_secs(60) };
+
+    fn coded(input: &[u8], coding: Coding) -> Vec<u8> {
+        let level = coding.levels().1.min(6);
+        match compress_anyway(input, &Compress { coding, level }, &MOST).unwrap() {
+            Adapted::Made(bytes, _) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_coded_comes_back() {
+        let text = "Weir serves what is asked for. ".repeat(3000).into_bytes();
+        for first in ALL {
+            assert_eq!(decode(&coded(&text, first), &[first], &LIMITS).unwrap(), text);
+        }
+        let mut seed = 1_u32;
+        let mut rare = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b"abcdefgh"[(seed >> 29) as usize]
+        };
+        let noise: Vec<u8> = (0..20_000).map(|_| rare()).collect();
+        let twice = [vec![0_u8; 4000], coded(&noise, Coding::Gzip)].concat();
+        for second in ALL {
+            let codings = [second, Coding::Gzip];
+            let inner = coded(&noise, second);
+            let outer = {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+                io::Write::write_all(&mut encoder, &inner).unwrap();
+                encoder.finish().unwrap()
+            };
+            assert_eq!(decode(&outer, &codings, &LIMITS).unwrap(), noise, "{second:?}");
+        }
+        assert!(decode(&twice, &[Coding::Gzip], &LIMITS).is_err());
+    }
+
+    #[test]
+    fn bombs_do_not_go_off() {
+        let zeroes = vec![0_u8; 24 << 20];
+        for coding in ALL {
+            let small = coded(&zeroes, coding);
+            assert!(small.len() < 100_000, "{coding:?}: {}", small.len());
+            let error = decode(&small, &[coding], &LIMITS).unwrap_err();
+            let is_known = matches!(error, AdaptError::Bomb { .. } | AdaptError::TooLarge { .. });
+            assert!(is_known, "{coding:?}: {error}");
+            // The same in a second coat, which hides how much is in it.
+            for outer in ALL {
+                let nested = coded(&small, outer);
+                let error = decode(&nested, &[coding, outer], &MOST).unwrap_err();
+                assert!(
+                    matches!(error, AdaptError::Bomb { .. }),
+                    "{coding:?} in {outer:?}: {error}"
+                );
+            }
+        }
+        let three = [Coding::Gzip; 3];
+        assert!(matches!(decode(b"", &three, &LIMITS), Err(AdaptError::Codec { .. })));
+    }
+
+    /// Browsers refuse windows beyond 8 MiB, and each takes as much memory.
+    #[test]
+    fn large_windows_are_refused() {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(27).unwrap();
+        io::Write::write_all(&mut encoder, &[b'x'; 1000]).unwrap();
+        let bytes = encoder.finish().unwrap();
+        let error = decode(&bytes, &[Coding::Zstd], &LIMITS).unwrap_err();
+        assert!(matches!(error, AdaptError::Codec { what: "zstd", .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_page() {
+        let text = "Weir serves what is asked for. ".repeat(3000).into_bytes();
+        for coding in ALL {
+            let whole = coded(&text, coding);
+            for len in [1, whole.len() / 2, whole.len() - 1] {
+                assert!(decode(&whole[..len], &[coding], &LIMITS).is_err(), "{coding:?} {len}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nonsense_ends_in_an_error_or_text(
+            input in proptest::collection::vec(any::<u8>(), 0..2000),
+            head in 0_usize..3,
+        ) {
+            let heads: [&[u8]; 3] = [b"\x1f\x8b\x08\0\0\0\0\0\0\0", b"\x28\xb5\x2f\xfd", b""];
+            let input = [heads[head], &input].concat();
+            for coding in ALL {
+                drop(decode(&input, &[coding], &LIMITS));
+            }
+        }
+    }
+}

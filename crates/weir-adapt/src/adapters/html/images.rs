@@ -1,0 +1,116 @@
+//! Hints for images: loaded when they come into view, and in several widths to choose from.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use lol_html::HandlerResult;
+use lol_html::send::Settings;
+
+use super::handlers::{Element, on};
+use super::rewriter::Counts;
+use super::{Images, Srcset};
+
+/// Images that other widths can be made of.
+const EXTENSIONS: [&str; 5] = ["jpg", "jpeg", "png", "webp", "avif"];
+
+/// Screens with up to so many pixels for each of CSS are worth an image of their own.
+const DENSITY_MAX: u32 = 2;
+
+/// Has images given what they lack.
+///
+/// # Errors
+/// None: the selectors are known.
+pub(super) fn add(
+    settings: Settings<'static, 'static>,
+    images: &Images,
+    counts: &Arc<Counts>,
+) -> Result<Settings<'static, 'static>, String> {
+    if images.lazy_after.is_none() && images.srcset.is_none() {
+        return Ok(settings);
+    }
+    let (images, counts) = (images.clone(), Arc::clone(counts));
+    let mut seen = 0_u32;
+    Ok(settings.append_element_content_handler(on("img[src]", move |image| {
+        let is_late = images.lazy_after.is_some_and(|eager| seen >= eager);
+        seen = seen.saturating_add(1);
+        let mut changed = false;
+        if is_late && !image.has_attribute("loading") {
+            image.set_attribute("loading", "lazy")?;
+            changed = true;
+        }
+        if let Some(srcset) = &images.srcset {
+            changed |= widths(image, srcset)?;
+        }
+        if changed {
+            counts.changed.fetch_add(1, Relaxed);
+        }
+        HandlerResult::Ok(())
+    })?))
+}
+
+fn widths(
+    image: &mut Element<'_, '_>,
+    srcset: &Srcset,
+) -> Result<bool, lol_html::errors::AttributeNameError> {
+    if image.has_attribute("srcset") {
+        return Ok(false);
+    }
+    let Some(src) = image.get_attribute("src").filter(|src| is_own(src)) else { return Ok(false) };
+    let shown: Option<u32> = image
+        .get_attribute("width")
+        .and_then(|width| width.trim().parse().ok())
+        .filter(|width| *width > 0);
+    let most = shown.map_or(u32::MAX, |shown| shown.saturating_mul(DENSITY_MAX));
+    // The first that is wide enough, and all below.
+    let enough = srcset.widths.iter().copied().filter(|width| *width >= most).min();
+    let wanted = srcset.widths.iter().filter(|width| **width <= enough.unwrap_or(most));
+    let candidates: Vec<String> = wanted.map(|width| candidate(&src, srcset, *width)).collect();
+    image.set_attribute("srcset", &candidates.join(", "))?;
+    if !image.has_attribute("sizes") {
+        let sizes = shown.map_or_else(|| srcset.sizes.clone(), |shown| format!("{shown}px"));
+        image.set_attribute("sizes", &sizes)?;
+    }
+    Ok(true)
+}
+
+/// Whether the page's own host has it, and other widths can be made of it.
+fn is_own(src: &str) -> bool {
+    // Where white space and commas stand candidates would end.
+    let is_plain = !src.is_empty() && !src.contains([' ', '\t', '\n', '\r', ',', '#', '\\']);
+    let path = src.split('?').next().unwrap_or_default();
+    let is_relative = !src.starts_with("//") && !path.split('/').next().unwrap_or("").contains(':');
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    is_plain && is_relative && extension.is_some_and(|extension| EXTENSIONS.contains(&&*extension))
+}
+
+fn candidate(src: &str, srcset: &Srcset, width: u32) -> String {
+    // Attributes are written as they are in the page's text.
+    let joint = if src.contains('?') { "&amp;" } else { "?" };
+    format!("{src}{joint}{}={width} {width}w", srcset.parameter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_images_are_told_from_others() {
+        for (src, expected) in [
+            ("/a.jpg", true),
+            ("pictures/a.PNG?v=2", true),
+            ("./a.webp", true),
+            ("//cdn.example/a.jpg", false),
+            ("https://cdn.example/a.jpg", false),
+            ("data:image/png;base64,a.jpg", false),
+            ("/a.svg", false),
+            ("/a.gif", false),
+            ("/a b.jpg", false),
+            ("/a,b.jpg", false),
+            ("/a.jpg#x", false),
+            ("/image", false),
+            ("", false),
+        ] {
+            assert_eq!(is_own(src), expected, "{src}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The rewriter itself: takes a page piece by piece, and gives what has become of it as soon as
+//! that is known. Its memory is bounded: what needs more is left as it was from there on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use encoding_rs::{Encoding, UTF_8};
+use lol_html::{AsciiCompatibleEncoding, OutputSink, send};
+use parking_lot::Mutex;
+
+use super::{Hidden, Rewriting, handlers};
+
+/// Memory of the parser: elements that are open, and a tag that has not ended.
+pub(super) const MEMORY_BYTES_MAX: usize = 2 << 20;
+
+/// Why a page cannot be rewritten.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unsuited {
+    /// Its encoding is none that has ASCII in it, such as UTF-16, or is not known.
+    Charset,
+    /// A selector is not known; what is wrong with it.
+    Selector(String),
+}
+
+/// What has been done to a page so far.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Elements that were changed, and what was taken out.
+    pub(super) changed: AtomicU64,
+    /// Elements that a list of ads had taken out.
+    pub(super) hidden: AtomicU64,
+}
+
+/// Rewrites one page.
+pub struct Rewriter {
+    /// Without one the page passes as it is.
+    inner: Option<send::HtmlRewriter<'static, Sink>>,
+    output: Arc<Mutex<Vec<u8>>>,
+    counts: Arc<Counts>,
+    has_bailed_out: bool,
+}
+
+/// Where the parser puts what it is done with.
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl OutputSink for Sink {
+    fn handle_chunk(&mut self, chunk: &[u8]) {
+        self.0.lock().extend_from_slice(chunk);
+    }
+}
+
+impl Rewriter {
+    /// A rewriter for a page that begins with `beginning`, which is only looked at. `is_text` says
+    /// that all of the page can be decoded; otherwise its white space is left alone.
+    ///
+    /// # Errors
+    /// If that page, or any, cannot be rewritten.
+    pub fn new(
+        rewriting: &Rewriting,
+        hidden: Option<Hidden>,
+        beginning: &[u8],
+        is_text: bool,
+    ) -> Result<Rewriter, Unsuited> {
+        let encoding = encoding(rewriting, beginning).ok_or(Unsuited::Charset)?;
+        let counts = Arc::new(Counts::default());
+        let settings = handlers::settings(rewriting, hidden, is_text, &counts);
+        let settings = settings.map_err(Unsuited::Selector)?;
+        let settings = settings
+            .with_encoding(encoding)
+            .with_adjust_charset_on_meta_tag(rewriting.charset.is_none());
+        let output = Arc::default();
+        let sink = Sink(Arc::clone(&output));
+        let inner = Some(send::HtmlRewriter::new(settings, sink));
+        Ok(Rewriter { inner, output, counts, has_bailed_out: false })
+    }
+
+    /// Takes the next piece, and appends what is ready to `output`.
+    pub fn push(&mut self, piece: &[u8], output: &mut Vec<u8>) {
+        let Some(inner) = &mut self.inner else { return output.extend_from_slice(piece) };
+        // What it had taken in goes out as it was, this piece's end included.
+        let failed = inner.write(piece).is_err();
+        output.append(&mut self.output.lock());
+        if failed {
+            self.inner = None;
+            self.has_bailed_out = true;
+        }
+    }
+
+    /// The page ends: appends what is left.
+    pub fn finish(&mut self, output: &mut Vec<u8>) {
+        let Some(inner) = self.inner.take() else { return };
+        self.has_bailed_out |= inner.end().is_err();
+        output.append(&mut self.output.lock());
+    }
+
+    /// Whether the page needed more memory than there is, so that its end is as it was.
+    pub fn has_bailed_out(&self) -> bool {
+        self.has_bailed_out
+    }
+
+    /// Elements that lists of ads and trackers have had taken out so far.
+    pub fn hidden(&self) -> u64 {
+        self.counts.hidden.load(Relaxed)
+    }
+
+    /// What was done, for the header field that tells so.
+    pub fn detail(&self) -> String {
+        let mut detail = format!("html;changed={}", self.counts.changed.load(Relaxed));
+        match self.hidden() {
+            0 => {}
+            hidden => detail.push_str(&format!(";hidden={hidden}")),
+        }
+        if self.has_bailed_out {
+            detail.push_str(";partial");
+        }
+        detail
+    }
+}
+
+impl std::fmt::Debug for Rewriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rewriter").field("detail", &self.detail()).finish_non_exhaustive()
+    }
+}
+
+/// A byte order mark goes before what the response says (WHATWG Encoding, section 6).
+fn encoding(rewriting: &Rewriting, beginning: &[u8]) -> Option<AsciiCompatibleEncoding> {
+    let encoding = match (Encoding::for_bom(beginning), &rewriting.charset) {
+        (Some((encoding, _)), _) => encoding,
+        (None, Some(label)) => Encoding::for_label_no_replacement(label.as_bytes())?,
+        (None, None) => UTF_8,
+    };
+    AsciiCompatibleEncoding::new(encoding)
+}

@@ -1,0 +1,262 @@
+//! Changes of HTML as a kind of adaptation: the rules of a route, and what its lists of ads hide,
+//! whatever its clients ask for.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{self, HeaderMap, HeaderName};
+use weir_adapt::Step;
+use weir_adapt::adapters::compress::{Coding, Compress};
+use weir_adapt::adapters::decode::CODINGS_MAX;
+use weir_adapt::adapters::html::{
+    self as codec, Action, Host, Images, Rewriting, Rule, Shared, Srcset, Strip,
+};
+use weir_adapt::ads::Ads;
+use weir_config as config;
+
+use super::adapter::{Adapter, Asked, Chosen, Shape};
+
+/// Whatever is coded anew in the coding that it came in is coded about as well as most servers do.
+const GZIP_LEVEL: u32 = 6;
+const BROTLI_LEVEL: u32 = 5;
+const ZSTD_LEVEL: u32 = 6;
+
+/// `html` and `ads` of a route.
+pub(super) struct Html {
+    html: Shared<codec::Html>,
+    ads: Option<Arc<Ads>>,
+    /// What pages depend on but for what is different for each.
+    key: u64,
+    wants_nonce: bool,
+    wait: Duration,
+    recodes: bool,
+}
+
+impl Html {
+    /// `ads` if lists hide something. Without another adapter that does, it codes what it has
+    /// decoded.
+    pub(super) fn new(
+        settings: Option<&config::Html>,
+        ads: Option<(Arc<Ads>, Duration)>,
+        recodes: bool,
+    ) -> Html {
+        let html = settings.map(rules).unwrap_or_default();
+        let wait = settings.map_or(Duration::ZERO, |settings| settings.wait);
+        let wait = ads.as_ref().map_or(wait, |(_, longer)| wait.max(*longer));
+        let mut hasher = DefaultHasher::new();
+        ("html", &html, recodes).hash(&mut hasher);
+        Html {
+            wants_nonce: html.wants_nonce() || ads.is_some(),
+            html: html.into(),
+            ads: ads.map(|(ads, _)| ads),
+            key: hasher.finish(),
+            wait,
+            recodes,
+        }
+    }
+}
+
+impl Adapter for Html {
+    fn takes(&self, shape: &Shape<'_>) -> bool {
+        is_html(&shape.content_type) && (!shape.is_coded || codings(shape.headers).is_some())
+    }
+
+    fn looks_at(&self) -> &[HeaderName] {
+        &[]
+    }
+
+    fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
+        let nonce = self.wants_nonce.then(|| nonce(shape.headers)).flatten();
+        let charset = charset(&shape.content_type);
+        let page = self.ads.as_ref().map(|ads| (ads, ads.page(&asked.host())));
+        let mut hasher = DefaultHasher::new();
+        (self.key, nonce, charset).hash(&mut hasher);
+        page.as_ref().map(|(_, page)| page.id).hash(&mut hasher);
+        let table = page.as_ref().filter(|(_, page)| page.hide.table.is_some());
+        let tables = table.map(|(ads, _)| ads.table()).into_iter().collect();
+        let rewriting = Rewriting {
+            html: self.html.clone(),
+            hide: page.map(|(_, page)| page.hide),
+            nonce: nonce.map(str::to_owned),
+            charset: charset.map(str::to_owned),
+        };
+        let name = if self.ads.is_some() { "html-ads" } else { "html" };
+        let chosen = changed(rewriting, shape, name, hasher.finish(), self.recodes);
+        Ok(Chosen { tables, ..chosen })
+    }
+
+    fn wait(&self) -> Duration {
+        self.wait
+    }
+}
+
+/// A page with changes, whatever it is coded in.
+fn changed(
+    rewriting: Rewriting,
+    shape: &Shape<'_>,
+    name: &'static str,
+    key: u64,
+    recodes: bool,
+) -> Chosen {
+    let coded =
+        if shape.is_coded { codings(shape.headers).unwrap_or_default() } else { Vec::new() };
+    let outermost = coded.last().copied().filter(|_| recodes);
+    let mut steps = Vec::new();
+    if !coded.is_empty() {
+        steps.push(Step::Decode(coded));
+    }
+    steps.push(Step::Html(rewriting));
+    steps.extend(outermost.map(|coding| Step::Compress(Compress { coding, level: level(coding) })));
+    let coding = outermost.map(Coding::token);
+    Chosen { key, name: name.into(), steps, tables: Vec::new(), content_type: None, coding }
+}
+
+fn level(coding: Coding) -> u32 {
+    match coding {
+        Coding::Gzip => GZIP_LEVEL,
+        Coding::Brotli => BROTLI_LEVEL,
+        Coding::Zstd => ZSTD_LEVEL,
+    }
+}
+
+/// XHTML is XML, which is read otherwise.
+fn is_html(content_type: &[u8]) -> bool {
+    let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
+    content_type[..end].trim_ascii().eq_ignore_ascii_case(b"text/html")
+}
+
+/// `charset` of a Content-Type.
+fn charset(content_type: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(content_type).ok()?;
+    let mut parameters = text.split(';').skip(1).filter_map(|one| one.split_once('='));
+    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
+    Some(value.trim().trim_matches('"')).filter(|value| !value.is_empty())
+}
+
+/// What a response is coded in, in the order in which that was done; `None` if it cannot be undone.
+fn codings(headers: &HeaderMap) -> Option<Vec<Coding>> {
+    let values = headers.get_all(header::CONTENT_ENCODING).into_iter();
+    let tokens = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let tokens = tokens.map(|token| token.trim_ascii().to_ascii_lowercase());
+    let codings = tokens.filter(|token| token != b"identity").map(|token| match &*token {
+        b"gzip" | b"x-gzip" => Some(Coding::Gzip),
+        b"br" => Some(Coding::Brotli),
+        b"zstd" => Some(Coding::Zstd),
+        _ => None,
+    });
+    codings.collect::<Option<Vec<_>>>().filter(|codings| codings.len() <= CODINGS_MAX)
+}
+
+/// The nonce of a Content-Security-Policy (CSP Level 3, section 2.3.1). A stored page has the one
+/// that it came with, in its head and in its text.
+fn nonce(headers: &HeaderMap) -> Option<&str> {
+    let policies = headers.get_all(header::CONTENT_SECURITY_POLICY).into_iter();
+    let mut sources = policies
+        .filter_map(|policy| policy.to_str().ok())
+        .flat_map(|policy| policy.split([' ', ';', ',', '\t']));
+    sources.find_map(|source| {
+        let nonce = source.strip_prefix("'nonce-")?.strip_suffix('\'')?;
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte);
+        (!nonce.is_empty() && nonce.bytes().all(known)).then_some(nonce)
+    })
+}
+
+/// What a configuration says, as the rewriter has it.
+pub fn rewriting(settings: &config::Html) -> Rewriting {
+    Rewriting { html: rules(settings).into(), ..Rewriting::default() }
+}
+
+fn rules(settings: &config::Html) -> codec::Html {
+    let rule = |rule: &config::HtmlRule| Rule {
+        selector: rule.selector.clone(),
+        action: action(&rule.action),
+    };
+    let host = |host: &config::HtmlHost| Host { from: host.from.clone(), to: host.to.clone() };
+    let srcset = settings.srcset.as_ref().map(|srcset| Srcset {
+        parameter: srcset.parameter.clone(),
+        widths: srcset.widths.clone(),
+        sizes: srcset.sizes.clone(),
+    });
+    codec::Html {
+        rules: settings.rules.iter().map(rule).collect(),
+        hosts: settings.hosts.iter().map(host).collect(),
+        images: Images { lazy_after: settings.lazy_after, srcset },
+        strip: Strip { comments: settings.strip_comments, space: settings.strip_space },
+    }
+}
+
+fn action(action: &config::HtmlAction) -> Action {
+    use config::HtmlAction as Configured;
+    match action {
+        Configured::Before(text) => Action::Before(text.clone()),
+        Configured::After(text) => Action::After(text.clone()),
+        Configured::Prepend(text) => Action::Prepend(text.clone()),
+        Configured::Append(text) => Action::Append(text.clone()),
+        Configured::Replace(text) => Action::Replace(text.clone()),
+        Configured::Content(text) => Action::Content(text.clone()),
+        Configured::Remove => Action::Remove,
+        Configured::Unwrap => Action::Unwrap,
+        Configured::Set(name, value) => Action::Set(name.clone(), value.clone()),
+        Configured::Unset(name) => Action::Unset(name.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(name: HeaderName, values: &[&'static str]) -> HeaderMap {
+        let values = values.iter().map(|value| (name.clone(), HeaderValue::from_static(value)));
+        values.collect()
+    }
+
+    #[test]
+    fn nonces_are_found_in_policies() {
+        for (policies, expected) in [
+            (&["script-src 'self' 'nonce-aB3+/=='; img-src *"][..], Some("aB3+/==")),
+            (&["default-src 'self'", "script-src 'nonce-x'"], Some("x")),
+            (&["script-src 'nonce-a\"><script>'"], None),
+            (&["script-src 'nonce-'"], None),
+            (&["script-src 'self'"], None),
+            (&[], None),
+        ] {
+            let headers = headers(header::CONTENT_SECURITY_POLICY, policies);
+            assert_eq!(nonce(&headers), expected, "{policies:?}");
+        }
+    }
+
+    #[test]
+    fn codings_are_read_in_order() {
+        use Coding::{Brotli, Gzip, Zstd};
+        for (values, expected) in [
+            (&["gzip"][..], Some(vec![Gzip])),
+            (&["br, X-GZIP"], Some(vec![Brotli, Gzip])),
+            (&["zstd", "br"], Some(vec![Zstd, Brotli])),
+            (&["identity"], Some(vec![])),
+            (&["gzip, gzip, gzip"], None),
+            (&["deflate"], None),
+            (&["dcb"], None),
+        ] {
+            let headers = headers(header::CONTENT_ENCODING, values);
+            assert_eq!(codings(&headers), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn types_and_charsets_are_read() {
+        for (value, expected) in [
+            ("text/html", (true, None)),
+            ("Text/HTML ; Charset=\"ISO-8859-1\"", (true, Some("ISO-8859-1"))),
+            ("text/html; x=y; charset=utf-16le", (true, Some("utf-16le"))),
+            ("text/html;charset=", (true, None)),
+            ("application/xhtml+xml", (false, None)),
+            ("text/htmlx", (false, None)),
+        ] {
+            assert_eq!((is_html(value.as_bytes()), charset(value.as_bytes())), expected, "{value}");
+        }
+    }
+}

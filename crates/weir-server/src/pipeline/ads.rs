@@ -1,0 +1,53 @@
+//! Between stages 2 and 3: requests that lists of ads and trackers block are answered with
+//! something empty, and nobody else is asked about them.
+
+use http::Response;
+use http::request::Parts;
+use weir_http::head::{Head, PlainGet};
+
+use super::reply::{self, Answer};
+use super::route::Routed;
+use super::whole::Whole;
+use crate::adapt::{Blocked, Wish, field};
+use crate::body::ReplyBody;
+use crate::connection::Connection;
+use crate::live::Route;
+use crate::metrics::CacheResult;
+use crate::record::Record;
+
+/// Whether its route's lists block a request.
+#[inline]
+pub(super) fn judge(connection: &Connection, routed: &Routed<'_>, head: &Parts) -> Option<Blocked> {
+    let blocking = routed.route.blocking.as_ref()?;
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let host = routed.host.as_ref().map_or("", |host| &host.name);
+    let wish = Wish { is_secure: connection.tls, host, target };
+    blocking.judge(&wish, |name| field(&head.headers, name))
+}
+
+/// Whether they block a plain request.
+#[inline]
+pub(super) fn is_blocked(
+    connection: &Connection,
+    route: &Route,
+    head: &Head<'_, '_>,
+    request: &PlainGet<'_>,
+) -> bool {
+    let Some(blocking) = &route.blocking else { return false };
+    let wish = Wish { is_secure: connection.tls, host: &request.host.name, target: request.target };
+    let field = |name: &str| head.values(name).next().and_then(|value| str::from_utf8(value).ok());
+    blocking.judge(&wish, field).is_some()
+}
+
+/// The answer to one that is.
+pub(super) fn answer(
+    blocked: &Blocked,
+    record: Record,
+    route: &Route,
+    head: &Parts,
+) -> Response<ReplyBody> {
+    let (status, headers, body) = blocked.answer(&record.connection().worker.shared.metrics.pages);
+    let whole = Whole::Bytes(body);
+    let (cache, cache_status) = (CacheResult::None, None);
+    reply::from_source(record, route, head, Answer { status, headers, whole, cache, cache_status })
+}
