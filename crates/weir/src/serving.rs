@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -62,6 +62,7 @@ pub(crate) fn serve(
     let drain_timeout = settings.config.server.drain_timeout;
     let (user, group) = (settings.config.server.user.clone(), settings.config.server.group.clone());
     warn_of_dangers(&settings.config);
+    let known = stamps(&settings.origin, &settings.config).unwrap_or_default();
     let ready = Ready::new(settings.config)?;
     if user.is_some() || group.is_some() {
         privileges::drop_to(user.as_deref(), group.as_deref(), keep)?;
@@ -76,7 +77,8 @@ pub(crate) fn serve(
         if let Address::Unix(path) = address { Some(path) } else { None }
     });
     announce(&Listening { urls: urls(&server), admin: admin_address });
-    runtime.spawn(watch_files(Arc::clone(&server), Arc::clone(&reload), settings.origin));
+    let watching = watch_files(Arc::clone(&server), Arc::clone(&reload), settings.origin, known);
+    runtime.spawn(watching);
     runtime.block_on(async {
         signals.obey_until_stopped(&server, &reload).await;
         tracing::info!("draining");
@@ -175,29 +177,33 @@ fn reloader(server: &Arc<Server>, origin: Origin) -> Reload {
     })
 }
 
-async fn watch_files(server: Arc<Server>, reload: Reload, origin: Origin) {
-    let stamp = |path: &Path| -> Option<(SystemTime, u64, u64)> {
+/// What tells a file from what it was before.
+type Stamp = (SystemTime, u64, u64);
+
+/// The configuration's file, and the lists of addresses that it names, as they are now. `None` if
+/// there is no file, or one is gone for a moment, as when it is being replaced.
+fn stamps(origin: &Origin, config: &Config) -> Option<HashMap<PathBuf, Stamp>> {
+    let Origin::File(path) = origin else { return None };
+    let lists = config.guard.lists.iter().map(|list| &list.path);
+    let stamp = |path: &PathBuf| -> Option<(PathBuf, Stamp)> {
         let metadata = std::fs::metadata(path).ok()?;
-        Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+        Some((path.clone(), (metadata.modified().ok()?, metadata.len(), metadata.ino())))
     };
-    let watched = match &origin {
-        Origin::File(path) => Some(path.as_path()),
-        Origin::CommandLine(_) => None,
-    };
-    // The file, and the lists of addresses that it names. One that is gone for a moment is being
-    // replaced.
-    let stamps = |path: &Path| -> Option<HashMap<PathBuf, _>> {
-        let config = server.config();
-        let lists = config.guard.lists.iter().map(|list| list.path.clone());
-        let paths = std::iter::once(path.to_owned()).chain(lists);
-        paths.map(|path| stamp(&path).map(|stamp| (path, stamp))).collect()
-    };
-    let mut known = watched.and_then(stamps).unwrap_or_default();
+    std::iter::once(path).chain(lists).map(stamp).collect()
+}
+
+/// `known` is how files were before anybody could connect: whoever has been answered may change
+/// them.
+async fn watch_files(
+    server: Arc<Server>,
+    reload: Reload,
+    origin: Origin,
+    mut known: HashMap<PathBuf, Stamp>,
+) {
     loop {
         tokio::time::sleep(WATCH_INTERVAL).await;
         server.reload_certificates();
-        let Some(path) = watched else { continue };
-        let Some(now) = stamps(path) else { continue };
+        let Some(now) = stamps(&origin, &server.config()) else { continue };
         let is_other = |(path, now): (&PathBuf, _)| known.get(path).is_some_and(|was| was != now);
         let has_changed = now.iter().any(is_other);
         known = now;
