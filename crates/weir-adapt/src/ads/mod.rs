@@ -4,6 +4,8 @@
 mod lists;
 mod neutral;
 mod question;
+#[cfg(test)]
+mod synthetic;
 mod verdicts;
 
 use std::collections::hash_map::DefaultHasher;
@@ -14,8 +16,8 @@ use std::path::PathBuf;
 use adblock::lists::{FilterSet, ParseOptions};
 use adblock::request::Request;
 use adblock::{Engine, lists::FilterFormat};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use self::lists::Gathered;
 use self::verdicts::Verdicts;
@@ -50,7 +52,9 @@ pub struct Ads {
     generic: HashSet<String>,
     /// What is not hidden on any page, whatever a rule says.
     unhidden: BTreeSet<String>,
-    pages: Mutex<HashMap<String, Page>>,
+    /// What is hidden where no rule is about the host.
+    plain: Page,
+    pages: ArcSwap<HashMap<String, Page>>,
     reports: Vec<ListReport>,
 }
 
@@ -89,10 +93,21 @@ pub enum Verdict {
     Redirect(&'static Neutral),
 }
 
+/// A host that no rule is about.
+const NOWHERE: &str = "weir.invalid";
+
 const PASS: u8 = 1;
 const BLOCK: u8 = 2;
 /// The first of the neutral bodies.
 const REDIRECT: u8 = 3;
+
+impl Page {
+    fn new(lists: u64, hide: Hide) -> Page {
+        let mut hasher = DefaultHasher::new();
+        (lists, &hide).hash(&mut hasher);
+        Page { id: hasher.finish(), hide: hide.into() }
+    }
+}
 
 impl Verdict {
     fn of_code(code: u8) -> Verdict {
@@ -139,22 +154,24 @@ impl Ads {
         }
         let mut engine = Engine::new_with_filter_set(set);
         engine.use_resources(neutral::resources());
-        // No rule is about this host.
-        let generic = engine.url_cosmetic_resources("https://weir.invalid/").hide_selectors;
+        let generic = engine.url_cosmetic_resources(&format!("https://{NOWHERE}/")).hide_selectors;
         let table = Bytes::copy_from_slice(Hidden::of(hidden).as_bytes());
         let mut hasher = DefaultHasher::new();
         table.hash(&mut hasher);
         let id = hasher.finish();
-        Ads {
+        let mut ads = Ads {
             engine,
             verdicts: Verdicts::new(),
             id,
             table,
             generic,
-            pages: Mutex::default(),
+            plain: Page::new(id, Hide::default()),
+            pages: ArcSwap::default(),
             reports,
             unhidden,
-        }
+        };
+        ads.plain = Page::new(id, ads.hide(NOWHERE));
+        ads
     }
 
     /// What was found in the lists.
@@ -208,18 +225,20 @@ impl Ads {
 
     /// What is hidden on pages of a host. Its table is that of [`Ads::table`].
     pub fn page(&self, host: &str) -> Page {
-        if let Some(known) = self.pages.lock().get(host) {
+        if let Some(known) = self.pages.load().get(host) {
             return known.clone();
         }
         let hide = self.hide(host);
-        let mut hasher = DefaultHasher::new();
-        (self.id, &hide).hash(&mut hasher);
-        let page = Page { id: hasher.finish(), hide: hide.into() };
-        let mut pages = self.pages.lock();
-        if pages.len() >= HOSTS_MAX {
-            pages.clear();
-        }
-        pages.insert(host.to_owned(), page.clone());
+        // Most hosts have no rules of their own.
+        let page =
+            if hide == *self.plain.hide { self.plain.clone() } else { Page::new(self.id, hide) };
+        self.pages.rcu(|known| {
+            // When it is full it begins anew.
+            let kept = Some(&**known).filter(|known| known.len() < HOSTS_MAX);
+            let mut pages = kept.cloned().unwrap_or_default();
+            pages.insert(host.to_owned(), page.clone());
+            pages
+        });
         page
     }
 
