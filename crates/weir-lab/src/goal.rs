@@ -6,7 +6,7 @@ mod list;
 mod samples;
 
 use crate::result::{MemorySample, Record, Sample};
-use crate::stats::{differences, median, paired_ratio};
+use crate::stats::{differences, median, paired_interval, paired_ratio};
 
 pub use group::{Against, Bound, GroupGoal, GroupMetric};
 pub use list::goals;
@@ -70,6 +70,8 @@ pub struct Verdict {
     pub size: Option<usize>,
     /// What was measured, in `unit`. `None`: not measured.
     pub measured: Option<f64>,
+    /// Where it may be said to lie, as far as the rounds tell: of ratios that each round has one of.
+    pub interval: Option<(f64, f64)>,
     /// Its unit.
     pub unit: Unit,
     /// Whether it is met. `None`: not measured.
@@ -101,6 +103,7 @@ fn evaluate_one(goal: &Goal, record: &Record) -> Vec<Verdict> {
         goal: goal.words(),
         size,
         measured,
+        interval: goal.interval(record, size),
         unit: goal.measure.unit(),
         met: measured.map(|value| goal.measure.is_met_by(value)),
     };
@@ -151,14 +154,10 @@ impl Goal {
         let rounds = |(contender, case): Series, metric: fn(&Sample) -> f64| {
             record.rounds(contender, case, size.unwrap_or_default(), metric)
         };
+        if let Some((subject, peer)) = self.pairs(record, size) {
+            return paired_ratio(&subject, &peer);
+        }
         match self.measure {
-            Measure::CpuAtMost(peer, _) => {
-                paired_ratio(&rounds(self.subject, Sample::cpu_us), &rounds(peer, Sample::cpu_us))
-            }
-            Measure::ThroughputAtLeast(peer, _) => paired_ratio(
-                &rounds(self.subject, Sample::requests_per_s),
-                &rounds(peer, Sample::requests_per_s),
-            ),
             Measure::MemoryAtMost(_) => {
                 let (contender, case) = self.subject;
                 let samples = record.memory.iter();
@@ -171,12 +170,6 @@ impl Goal {
             Measure::TimeAtMost(_) => {
                 let (contender, case) = self.subject;
                 median(&record.times(contender, case, size.unwrap_or_default()))
-            }
-            Measure::TimeRatioAtMost(peer, _) => {
-                let times = |(contender, case): Series| {
-                    record.times(contender, case, size.unwrap_or_default())
-                };
-                paired_ratio(&times(self.subject), &times(peer))
             }
             Measure::ExtraCpuAtMost { plain, peer, peer_plain, .. } => {
                 let extra = |with, without| {
@@ -191,7 +184,33 @@ impl Goal {
                 Some(peak(record, self.subject)? / peak(record, peer)?)
             }
             Measure::Group(goal) => goal.value(record, self.subject),
+            // These are pairs.
+            Measure::CpuAtMost(..)
+            | Measure::ThroughputAtLeast(..)
+            | Measure::TimeRatioAtMost(..) => None,
         }
+    }
+
+    fn interval(&self, record: &Record, size: Option<usize>) -> Option<(f64, f64)> {
+        let (subject, peer) = self.pairs(record, size)?;
+        paired_interval(&subject, &peer)
+    }
+
+    /// Of ratios: what both sides measured, a value for each round.
+    fn pairs(&self, record: &Record, size: Option<usize>) -> Option<(Vec<f64>, Vec<f64>)> {
+        let size = size.unwrap_or_default();
+        let both = |of: &dyn Fn(Series) -> Vec<f64>, peer| (of(self.subject), of(peer));
+        let rounds = |metric: fn(&Sample) -> f64| {
+            move |(contender, case): Series| record.rounds(contender, case, size, metric)
+        };
+        Some(match self.measure {
+            Measure::CpuAtMost(peer, _) => both(&rounds(Sample::cpu_us), peer),
+            Measure::ThroughputAtLeast(peer, _) => both(&rounds(Sample::requests_per_s), peer),
+            Measure::TimeRatioAtMost(peer, _) => {
+                both(&|(contender, case)| record.times(contender, case, size), peer)
+            }
+            _ => return None,
+        })
     }
 }
 

@@ -157,7 +157,10 @@ impl<'a> Rig<'a> {
             }
         }
         for round in 0..self.options.rounds {
-            for (entrant, running) in &running {
+            // Who comes first changes from round to round.
+            for (entrant, running) in
+                running.iter().cycle().skip(round % running.len().max(1)).take(running.len())
+            {
                 let samples = self.measure(entrant, running, x, round)?;
                 samples.iter().for_each(|sample| self.report(sample));
                 record.groups.extend(samples);

@@ -197,7 +197,11 @@ fn goal_table(record: &Record, text: &mut String) {
         });
         std::iter::once((*goal).to_owned()).chain(cells).collect()
     });
-    line(text, "Goals (in bold: not met; –: not measured):\n");
+    line(
+        text,
+        "Goals (in bold: not met; –: not measured; in brackets what the ratio lies within with \
+         95 % confidence):\n",
+    );
     table(text, "goal", &header, rows.collect());
     let count = |met| verdicts.iter().filter(|verdict| verdict.met == met).count();
     let (met, missed, open) = (count(Some(true)), count(Some(false)), count(None));
@@ -206,11 +210,14 @@ fn goal_table(record: &Record, text: &mut String) {
 
 fn verdict_cell(verdict: &Verdict) -> String {
     let Some(value) = verdict.measured else { return "–".to_owned() };
-    let shown = match verdict.unit {
+    let mut shown = match verdict.unit {
         Unit::Ratio => format!("{value:.3}"),
         Unit::Bytes => format!("{:.2} KB", value / 1024.0),
         Unit::Nanoseconds => duration(value),
     };
+    if let Some((low, high)) = verdict.interval {
+        shown.push_str(&format!(" ({low:.3}–{high:.3})"));
+    }
     if verdict.met == Some(true) { shown } else { format!("**{shown}**") }
 }
 
@@ -225,6 +232,15 @@ fn noise_line(record: &Record) -> String {
     let widest = spreads.iter().copied().fold(0.0, f64::max);
     let errors: u64 = samples.iter().map(|sample| sample.errors).sum();
     let noisy = steal > STEAL_MAX || foreign > FOREIGN_CORES_MAX || middle > SPREAD_MAX;
+    let has_intervals = evaluate(record).iter().any(|verdict| verdict.interval.is_some());
+    let advice = match (noisy, has_intervals) {
+        (false, _) => "",
+        (true, false) => " **The machine was too noisy; do not quote these figures.**",
+        (true, true) => {
+            " **The machine was too noisy for absolute figures; quote ratios only, with their \
+             intervals.**"
+        }
+    };
     format!(
         "Noise: rounds of a series spread {:.1} % of their median (median series; widest {:.1} %); \
          steal at most {:.1} %; other programs used {:.2} cores (median round); {errors} failed \
@@ -233,7 +249,7 @@ fn noise_line(record: &Record) -> String {
         widest * 100.0,
         steal * 100.0,
         foreign,
-        if noisy { " **The machine was too noisy; do not quote these figures.**" } else { "" }
+        advice
     )
 }
 
@@ -293,6 +309,22 @@ mod tests {
         assert!(text.contains("of apache static | – |"), "{text}");
         assert!(text.contains("1 met, 0 not met, 4 not measured."), "{text}");
         assert!(!text.contains("too noisy"), "{text}");
+    }
+
+    #[test]
+    fn enough_rounds_tell_how_sure_a_ratio_is() {
+        let mut record = record("s1");
+        for round in 0..6 {
+            record.samples.push(sample("weir", 1_024, round, 60 + round as u64));
+            record.samples.push(sample("nginx", 1_024, round, 100));
+        }
+        let text = markdown(&record);
+        assert!(text.contains("of nginx static | **0.625 (0.600–0.650)** |"), "{text}");
+        for sample in &mut record.samples {
+            sample.steal = 0.1;
+        }
+        let text = markdown(&record);
+        assert!(text.contains("too noisy for absolute figures; quote ratios only"), "{text}");
     }
 
     #[test]
