@@ -18,6 +18,7 @@ use weir_lab::error::{Doing, Error, Result};
 use weir_lab::experiment::{self, Experiment, Options};
 use weir_lab::floor::{Folder, Pages, serve};
 use weir_lab::machine::Cores;
+use weir_lab::origin;
 use weir_lab::report;
 use weir_lab::result::Record;
 
@@ -68,7 +69,7 @@ enum Command {
         from_files: bool,
     },
     /// The application of S3: bodies of ?size=N under /cached/ and /uncached/. With --servers that
-    /// of the G experiments: expensive pages.
+    /// of the G experiments: expensive pages. With --think that of the A experiments.
     App {
         /// Unix socket to listen on.
         #[arg(long)]
@@ -79,6 +80,9 @@ enum Command {
         /// Time that a page takes.
         #[arg(long, value_parser = parse_duration, default_value = "16ms")]
         work: Duration,
+        /// Time that it thinks about a page.
+        #[arg(long, value_parser = parse_duration, conflicts_with = "servers")]
+        think: Option<Duration>,
     },
     /// The agent of P3, which HAProxy asks about every request.
     Agent {
@@ -145,8 +149,9 @@ pub(crate) fn run() -> Result<()> {
         Command::Floor { port, root, from_files } => {
             run_floor(port, &root, if from_files { Pages::File } else { Pages::Memfd })
         }
+        Command::App { unix, think: Some(think), .. } => origin::serve(&unix, think),
         Command::App { unix, servers: None, .. } => run_app(&unix),
-        Command::App { unix, servers: Some(servers), work } => {
+        Command::App { unix, servers: Some(servers), work, .. } => {
             costly::serve(&unix, Capacity { servers: servers.into(), work })
         }
         Command::Agent { unix } => agent::serve(&unix),

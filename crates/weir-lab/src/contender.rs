@@ -1,6 +1,7 @@
 //! The contenders: how each is called, installed, configured and started. All settings are in the
 //! files under `peers/`, each with its reason; `table` leads to them.
 
+pub mod adaptation;
 pub mod policy;
 mod table;
 
@@ -8,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::background::ADDED;
 use crate::error::{Error, Result};
 use crate::install;
 use crate::template::render;
@@ -32,6 +34,8 @@ pub enum Role {
     Guarded,
     /// Serve the folder, with rules about paths.
     Rules,
+    /// Stand in front of the application that thinks, and adapt what it answers.
+    Adapted,
 }
 
 /// A server that takes part in experiments.
@@ -102,7 +106,7 @@ pub struct Place {
     pub admin_port: u16,
     /// The small document that [`Role::Plain`] and [`Role::Extended`] answer with.
     pub document: String,
-    /// What [`Role::Guarded`] and [`Role::Rules`] do.
+    /// What [`Role::Guarded`], [`Role::Rules`] and [`Role::Adapted`] do.
     pub policy: Policy,
 }
 
@@ -215,6 +219,7 @@ impl Place {
             ("admin-port", self.admin_port.to_string()),
             // JSON is YAML.
             ("document", serde_json::Value::from(self.document.as_str()).to_string()),
+            ("added", ADDED.to_owned()),
             ("lab", show(&this_program())),
             ("modules", "/usr/lib/apache2/modules".to_owned()),
             ("user", user),

@@ -1,5 +1,6 @@
 //! The experiments: which there are, and what they share.
 
+mod adapted;
 mod extended;
 mod grid;
 mod guarded;
@@ -9,8 +10,11 @@ mod p1;
 mod p2;
 mod p3;
 mod p4;
+mod reading;
 mod s1;
 mod s3;
+mod storing;
+mod throughput;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -162,6 +166,11 @@ fn install(contender: &Contender, options: &Options) -> Result<()> {
 struct LineUp {
     contenders: Vec<&'static Contender>,
     skipped: Vec<String>,
+}
+
+/// Who comes first changes from round to round: a place in the order may be a good one.
+fn in_turn<T>(all: &[T], round: usize) -> impl Iterator<Item = &T> {
+    all.iter().cycle().skip(round % all.len().max(1)).take(all.len())
 }
 
 /// Starts a contender that serves `target`, or notes in the record why it is left out. Weir itself

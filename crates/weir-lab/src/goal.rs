@@ -1,5 +1,6 @@
 //! The goals of the experiments, as data, and whether a result meets them.
 
+mod adapted;
 mod group;
 mod list;
 #[cfg(test)]
@@ -70,7 +71,8 @@ pub struct Verdict {
     pub size: Option<usize>,
     /// What was measured, in `unit`. `None`: not measured.
     pub measured: Option<f64>,
-    /// Where it may be said to lie, as far as the rounds tell: of ratios that each round has one of.
+    /// Where it may be said to lie, as far as the rounds tell: of ratios that each round has one
+    /// of.
     pub interval: Option<(f64, f64)>,
     /// Its unit.
     pub unit: Unit,
@@ -87,6 +89,8 @@ pub enum Unit {
     Bytes,
     /// Time.
     Nanoseconds,
+    /// A rate.
+    PerSecond,
 }
 
 /// Requests answered within a window, of those that were due, for a server to have kept up.
@@ -192,6 +196,9 @@ impl Goal {
     }
 
     fn interval(&self, record: &Record, size: Option<usize>) -> Option<(f64, f64)> {
+        if let Measure::Group(goal) = self.measure {
+            return goal.interval(record, self.subject);
+        }
         let (subject, peer) = self.pairs(record, size)?;
         paired_interval(&subject, &peer)
     }

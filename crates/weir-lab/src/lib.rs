@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod app;
+pub mod background;
 pub mod contender;
 pub mod costly;
 pub mod documents;
@@ -19,6 +20,7 @@ pub mod local;
 pub mod machine;
 pub mod modules;
 pub mod network;
+pub mod origin;
 pub mod pictures;
 pub mod process;
 pub mod procfs;
@@ -27,4 +29,5 @@ pub mod result;
 pub mod station;
 pub mod stats;
 pub mod template;
+pub mod texts;
 pub mod transcode;

@@ -69,9 +69,19 @@ impl Site {
     /// When the application does not start.
     pub fn prepare_costly(capacity: Capacity, host: Ipv4Addr, cores: Cores) -> Result<Site> {
         let mut site = Site { dir: public_dir()?, app: None, host };
-        let work = format!("{}ms", capacity.work.as_secs_f64() * 1e3);
+        let work = milliseconds(capacity.work);
         let servers = capacity.servers.to_string();
         site.start_app(&["--servers", &servers, "--work", &work], cores)?;
+        Ok(site)
+    }
+
+    /// Starts the application that thinks about pages for so long.
+    ///
+    /// # Errors
+    /// When files cannot be written or the application does not start.
+    pub fn prepare_origin(think: Duration, cores: Cores) -> Result<Site> {
+        let mut site = Site::prepare(&[], false, cores)?;
+        site.start_app(&["--think", &milliseconds(think)], cores)?;
         Ok(site)
     }
 
@@ -190,6 +200,12 @@ impl Running {
         Ok(Running { contender, version, address, admin, pids, program, _dir: dir })
     }
 
+    /// All its processes, now: some start others when there is something to do.
+    #[must_use]
+    pub fn family(&self) -> Vec<Pid> {
+        procfs::descendants(self.program.pid())
+    }
+
     /// True if it has died.
     pub fn has_ended(&mut self) -> bool {
         self.program.has_ended()
@@ -277,6 +293,11 @@ impl Drop for Program {
             self.wait_until(Instant::now() + STOP_TIMEOUT);
         }
     }
+}
+
+/// A time as the lab's own arguments have it.
+fn milliseconds(time: Duration) -> String {
+    format!("{}ms", time.as_secs_f64() * 1e3)
 }
 
 /// Sends a signal to a process of our own; one that has gone needs none.

@@ -1,5 +1,6 @@
 //! From a record to what people read: a Markdown section and figures.
 
+mod adapted;
 mod figure;
 mod groups;
 mod plugins;

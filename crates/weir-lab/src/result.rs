@@ -1,6 +1,7 @@
 //! What an experiment leaves behind: every round as it was measured, with the machine and the
 //! versions, as JSON. Tables and figures are made from this and can be made again.
 
+mod adapted;
 mod groups;
 
 use std::fs;
@@ -12,6 +13,7 @@ use crate::error::{Doing, Error, Result};
 use crate::machine::Machine;
 use crate::procfs::Memory;
 
+pub use adapted::{ADAPTED, ENDLESS, HIT, MISS};
 pub use groups::{Axis, GroupSample};
 
 /// The result of one experiment.
@@ -134,6 +136,18 @@ impl Sample {
             return f64::NAN;
         }
         self.body_bytes as f64 * 8.0 * 1e3 / self.server_cpu_ns as f64
+    }
+
+    /// Originals per second in megabytes, where bodies are made of originals of `size` bytes.
+    #[must_use]
+    pub fn original_megabytes_per_s(&self) -> f64 {
+        self.requests as f64 * self.size as f64 / 1e6 / self.seconds
+    }
+
+    /// Bytes of bodies to those of the originals.
+    #[must_use]
+    pub fn size_share(&self) -> f64 {
+        self.body_bytes as f64 / (self.requests as f64 * self.size as f64)
     }
 
     /// Share of its core that the contender used.

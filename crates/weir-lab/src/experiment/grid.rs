@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Options;
+use super::{Options, in_turn};
 use crate::documents::document;
 use crate::error::Result;
 use crate::goal::keeps_up;
-use crate::load::{self, Arrivals, Edge, Group, Outcome, Plan};
+use crate::load::{self, Arrivals, Asks, Edge, Group, Outcome, Plan};
 use crate::process::Running;
 use crate::procfs::{self, MachineTicks, Pid, TICKS_PER_SECOND};
 use crate::result::{Record, Sample};
@@ -37,10 +37,10 @@ pub(super) struct Grid<'a> {
 }
 
 /// What a plan asks for besides the line.
-struct Point {
-    size: usize,
-    rate_per_s: Option<f64>,
-    round: usize,
+pub(super) struct Point {
+    pub(super) size: usize,
+    pub(super) rate_per_s: Option<f64>,
+    pub(super) round: usize,
 }
 
 impl Grid<'_> {
@@ -73,8 +73,7 @@ impl Grid<'_> {
     ) -> Result<()> {
         for round in self.rounds.clone() {
             let point = Point { size, rate_per_s, round };
-            // Who comes first changes from round to round: a place in the order may be a good one.
-            for line in lines.iter().cycle().skip(round % lines.len().max(1)).take(lines.len()) {
+            for line in in_turn(lines, round) {
                 let plan = self.plan(line, &point, expect.clone());
                 let mut samples = vec![self.measure(line, &plan, &point)?];
                 if self.options.cross_check && rate_per_s.is_none() {
@@ -107,8 +106,8 @@ impl Grid<'_> {
     fn plan(&self, line: &Line, point: &Point, expect: Arc<[u8]>) -> Plan {
         let group = Group {
             name: line.case,
-            target: (line.target)(point.size),
-            expect,
+            asks: Asks::same((line.target)(point.size), expect),
+            mark: None,
             clients: self.clients,
             arrivals: point.rate_per_s.map_or(Arrivals::Closed, Arrivals::Even),
             sources: Vec::new(),
@@ -142,25 +141,33 @@ impl Grid<'_> {
     }
 
     fn read(&self, line: &Line) -> Reading {
-        Reading {
-            server_ns: procfs::cpu_ns(&line.running.pids),
-            load_ns: procfs::cpu_ns(&[std::process::id()]),
-            helpers_ns: procfs::cpu_ns(&self.helpers),
-            machine: procfs::read_machine_ticks(),
-        }
+        Reading::take(&line.running.pids, &self.helpers)
     }
 }
 
 /// All clocks at one edge of the window.
 #[derive(Default)]
-struct Reading {
+pub(super) struct Reading {
     server_ns: u64,
     load_ns: u64,
     helpers_ns: u64,
     machine: MachineTicks,
 }
 
-fn sample(
+impl Reading {
+    /// Now: of the contender, and of others that belong to the experiment.
+    pub(super) fn take(server: &[Pid], helpers: &[Pid]) -> Reading {
+        Reading {
+            server_ns: procfs::cpu_ns(server),
+            load_ns: procfs::cpu_ns(&[std::process::id()]),
+            helpers_ns: procfs::cpu_ns(helpers),
+            machine: procfs::read_machine_ticks(),
+        }
+    }
+}
+
+/// What was measured between two readings.
+pub(super) fn sample(
     line: &Line,
     point: &Point,
     outcome: &Outcome,

@@ -17,18 +17,18 @@ use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Experiment, LineUp, Options, start_with};
+use super::reading::{Reading, axis, sample};
+use super::{Experiment, LineUp, Options, in_turn, start_with};
 use crate::contender::Role;
 use crate::contender::policy::Policy;
 use crate::costly::{self, Capacity, PAGE_SIZE};
 use crate::documents::document;
 use crate::error::{Doing, Error, Result};
-use crate::load::{self, Arrivals, Edge, Group, Outcome, Patience, Plan};
+use crate::load::{self, Arrivals, Asks, Edge, Group, Patience, Plan};
 use crate::machine::raise_descriptor_limit;
 use crate::network::{End, Network, SERVER, client_address};
 use crate::process::{Running, Site};
-use crate::procfs::{self, MachineTicks};
-use crate::result::{Axis, GroupSample, Record};
+use crate::result::{GroupSample, Record};
 
 /// The application: 16 servers that take 20 ms for a page, 800 pages a second.
 const CAPACITY: Capacity = Capacity { servers: 16, work: Duration::from_millis(20) };
@@ -99,8 +99,8 @@ fn group(name: &'static str, page: &str, block: u8, clients: usize, arrivals: Ar
     let addresses = if block == OTHERS { ADDRESSES_OF_OTHERS } else { ADDRESSES };
     Group {
         name,
-        target: page.to_owned(),
-        expect: document(PAGE_SIZE).into(),
+        asks: Asks::same(page, document(PAGE_SIZE)),
+        mark: None,
         clients,
         arrivals,
         sources: (0..clients.min(addresses)).map(|index| client_address(block, index)).collect(),
@@ -157,10 +157,7 @@ impl<'a> Rig<'a> {
             }
         }
         for round in 0..self.options.rounds {
-            // Who comes first changes from round to round.
-            for (entrant, running) in
-                running.iter().cycle().skip(round % running.len().max(1)).take(running.len())
-            {
+            for (entrant, running) in in_turn(&running, round) {
                 let samples = self.measure(entrant, running, x, round)?;
                 samples.iter().for_each(|sample| self.report(sample));
                 record.groups.extend(samples);
@@ -196,8 +193,8 @@ impl<'a> Rig<'a> {
         let (mut opened, mut closed) = (Reading::default(), Reading::default());
         let outcomes = self.network.within(End::Clients, || {
             load::run(&plan, &mut |edge| match edge {
-                Edge::Opens => opened = self.read(running),
-                Edge::Closes => closed = self.read(running),
+                Edge::Opens => opened = Reading::take(&running.pids, self.options.cores),
+                Edge::Closes => closed = Reading::take(&running.pids, self.options.cores),
             })
         })?;
         let samples = plan.groups.iter().zip(&outcomes).map(|(group, outcome)| {
@@ -227,15 +224,6 @@ impl<'a> Rig<'a> {
                 return Err(Error::Answer(format!("the application is busy after {CLEARING:?}")));
             }
             sleep(CAPACITY.work);
-        }
-    }
-
-    fn read(&self, running: &Running) -> Reading {
-        Reading {
-            server_ns: procfs::cpu_ns(&running.pids),
-            server_core: procfs::read_core_ticks(self.options.cores.server),
-            load_core: procfs::read_core_ticks(self.options.cores.load),
-            machine: procfs::read_machine_ticks(),
         }
     }
 
@@ -270,56 +258,6 @@ fn fetch_page(path: &std::path::Path) -> Result<()> {
         Ok(())
     };
     attempt().doing(|| "asking the application".to_owned())
-}
-
-/// All clocks at one edge of the window.
-#[derive(Default)]
-struct Reading {
-    server_ns: u64,
-    server_core: MachineTicks,
-    load_core: MachineTicks,
-    machine: MachineTicks,
-}
-
-fn sample(group: &str, outcome: &Outcome, opened: &Reading, closed: &Reading) -> GroupSample {
-    let busy = |pick: fn(&Reading) -> &MachineTicks| {
-        let (from, to) = (pick(opened), pick(closed));
-        (to.busy - from.busy) as f64 / to.total.saturating_sub(from.total).max(1) as f64
-    };
-    let (from, to) = (&opened.machine, &closed.machine);
-    let quantile_us = |quantile| outcome.latency_ns.quantile(quantile) as f64 / 1e3;
-    GroupSample {
-        contender: String::new(),
-        case: String::new(),
-        group: group.to_owned(),
-        x: 0.0,
-        round: 0,
-        seconds: outcome.elapsed.as_secs_f64(),
-        begun: outcome.begun,
-        requests: outcome.requests,
-        body_bytes: outcome.body_bytes,
-        refused: outcome.refused.clone(),
-        resets: outcome.resets,
-        connect_timeouts: outcome.connect_timeouts,
-        timeouts: outcome.timeouts,
-        unsent: outcome.unsent,
-        errors: outcome.errors,
-        first_error: outcome.first_error.clone(),
-        latency_p50_us: quantile_us(0.5),
-        latency_p99_us: quantile_us(0.99),
-        limit_per_s: None,
-        server_cpu_ns: closed.server_ns.saturating_sub(opened.server_ns),
-        server_core_busy: busy(|reading| &reading.server_core),
-        load_core_busy: busy(|reading| &reading.load_core),
-        steal: (to.steal - from.steal) as f64 / to.total.saturating_sub(from.total).max(1) as f64,
-    }
-}
-
-/// What is varied, and what its values are called.
-fn axis(label: &str, ticks: impl IntoIterator<Item = (f64, String)>) -> Axis {
-    let mut ticks: Vec<(f64, String)> = ticks.into_iter().collect();
-    ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Axis { label: label.to_owned(), ticks }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The table of experiments.
 
-use super::{Experiment, guarded, memory, p1, p2, p3, p4, s1, s3};
+use super::{Experiment, adapted, guarded, memory, p1, p2, p3, p4, s1, s3, throughput};
 
 /// All experiments, in the order of the document that asks for them.
-pub static ALL: [Experiment; 19] = [
+pub static ALL: [Experiment; 24] = [
     Experiment {
         id: "s1",
         title: "40 clients, one document of 500 B to 200 KB, a connection per request",
@@ -57,6 +57,36 @@ pub static ALL: [Experiment; 19] = [
         title: "the grey-scale transcoder on pictures of 9 KB to 3.3 MB: none, native, isolated",
         contenders: &["weir"],
         run: p4::run,
+    },
+    Experiment {
+        id: "a1",
+        title: "adapters and plugins that have nothing to do, little, or every page to change",
+        contenders: &["weir"],
+        run: adapted::cost::a1,
+    },
+    Experiment {
+        id: "a2",
+        title: "a list of 70,000 rules about ads, none of which matches",
+        contenders: &["weir"],
+        run: adapted::cost::a2,
+    },
+    Experiment {
+        id: "a4",
+        title: "texts of 8 KB that are to be compressed, beside a background load",
+        contenders: &["weir"],
+        run: adapted::compressor::a4,
+    },
+    Experiment {
+        id: "compression",
+        title: "texts of 8 KB to 1 MB, compressed once, or anew for every request",
+        contenders: &["weir", "nginx", "caddy"],
+        run: throughput::compression,
+    },
+    Experiment {
+        id: "rewriting",
+        title: "pages of 8 KB to 1 MB with a piece put in, once, or anew for every request",
+        contenders: &["weir", "nginx"],
+        run: throughput::rewriting,
     },
     Experiment {
         id: "g1",

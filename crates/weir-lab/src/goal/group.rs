@@ -1,8 +1,8 @@
 //! Goals about groups of clients under overload.
 
 use super::{Series, Unit};
-use crate::result::{GroupSample, Record};
-use crate::stats::{median, paired_ratio};
+use crate::result::{ENDLESS, GroupSample, Record};
+use crate::stats::{median, paired_interval, paired_ratio};
 
 /// A goal about what a group gets; at every value of what was varied, so that the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +26,17 @@ pub struct GroupGoal {
 pub enum GroupMetric {
     /// Correct responses per second.
     Goodput,
-    /// 99th percentile of their latency.
+    /// Median of their latency.
+    P50,
+    /// 99th percentile of it.
     P99,
+    /// Those of the responses that were what they were asked to be, per second.
+    Marked,
+    /// CPU of the contender per request, of all groups.
+    Cpu,
+    /// Adaptations per second, to what the CPU allows that the background leaves; what the core can
+    /// do alone is what it is compared with.
+    OfIdle,
     /// How much more or less was let in than the limit, as a share of it.
     LimitError,
     /// The group's part of all correct responses.
@@ -63,7 +72,11 @@ impl GroupGoal {
         let group = self.group.unwrap_or("all");
         let what = match self.metric {
             GroupMetric::Goodput => "goodput",
+            GroupMetric::P50 => "median latency",
             GroupMetric::P99 => "99th percentile",
+            GroupMetric::Marked => "per second",
+            GroupMetric::Cpu => "CPU per request",
+            GroupMetric::OfIdle => "adapted per second, of what idle CPU allows by the rate",
             GroupMetric::LimitError => "distance from the limit",
             GroupMetric::Share => "share of all",
             GroupMetric::CoreBusy => "use of the core",
@@ -79,6 +92,7 @@ impl GroupGoal {
             Against::Peak => " of its peak".to_owned(),
         };
         let from = match self.x_min {
+            ENDLESS => ", under endless demand".to_owned(),
             x if x > 0.0 => format!(", from {x} on"),
             _ => String::new(),
         };
@@ -93,53 +107,83 @@ impl GroupGoal {
     }
 
     pub(super) fn unit(&self) -> Unit {
-        Unit::Ratio
+        match (self.metric, self.against) {
+            (GroupMetric::Marked, Against::Nothing) => Unit::PerSecond,
+            _ => Unit::Ratio,
+        }
     }
 
     /// The worst over what was varied. `None` if nothing was measured.
     pub(super) fn value(&self, record: &Record, subject: Series) -> Option<f64> {
-        let values: Vec<f64> = record
-            .group_xs()
-            .into_iter()
-            .filter(|x| *x >= self.x_min && (!self.limited || has_limit(record, subject, *x)))
-            .filter_map(|x| self.value_at(record, subject, x))
-            .collect();
-        let worse = match self.bound {
-            Bound::AtLeast(_) => f64::min,
-            Bound::AtMost(_) => f64::max,
-        };
-        values.into_iter().reduce(worse)
+        self.worst(record, subject).map(|(_, value)| value)
+    }
+
+    /// What the worst may be said to lie within, if it is a ratio that each round has one of.
+    pub(super) fn interval(&self, record: &Record, subject: Series) -> Option<(f64, f64)> {
+        let (x, _) = self.worst(record, subject)?;
+        let (own, other) = self.pairs_at(record, subject, x)?;
+        paired_interval(&own, &other)
+    }
+
+    /// Where it is worst, and how bad.
+    fn worst(&self, record: &Record, subject: Series) -> Option<(f64, f64)> {
+        let xs = record.group_xs().into_iter();
+        let xs =
+            xs.filter(|x| *x >= self.x_min && (!self.limited || has_limit(record, subject, *x)));
+        let values = xs.filter_map(|x| Some((x, self.value_at(record, subject, x)?)));
+        values.reduce(|worst, other| {
+            let is_worse = match self.bound {
+                Bound::AtLeast(_) => other.1 < worst.1,
+                Bound::AtMost(_) => other.1 > worst.1,
+            };
+            if is_worse { other } else { worst }
+        })
     }
 
     fn value_at(&self, record: &Record, subject: Series, x: f64) -> Option<f64> {
+        if let Some((own, other)) = self.pairs_at(record, subject, x) {
+            return paired_ratio(&own, &other);
+        }
         let own = self.rounds(record, subject, x);
         match self.against {
-            Against::Nothing => median(&own),
-            Against::Other(other) => paired_ratio(&own, &self.rounds(record, other, x)),
-            Against::First => {
-                let first = record.group_xs().into_iter();
-                let mut first = first.map(|x| self.rounds(record, subject, x));
-                paired_ratio(&own, &first.find(|rounds| !rounds.is_empty())?)
-            }
             Against::Peak => {
                 let all = record.group_xs().into_iter();
                 let all = all.filter_map(|x| median(&self.rounds(record, subject, x)));
                 Some(median(&own)? / all.reduce(f64::max).filter(|peak| *peak > 0.0)?)
             }
+            _ => median(&own),
         }
     }
 
-    /// The metric round by round. Where nothing was served there is no latency, and the bound is
-    /// missed.
+    /// What is compared, round by round.
+    fn pairs_at(&self, record: &Record, subject: Series, x: f64) -> Option<(Vec<f64>, Vec<f64>)> {
+        let own = || self.rounds(record, subject, x);
+        match (self.metric, self.against) {
+            (GroupMetric::OfIdle, Against::Other(alone)) => {
+                let shares = record.of_idle(subject, alone, x);
+                let all = vec![1.0; shares.len()];
+                Some((shares, all))
+            }
+            (_, Against::Other(other)) => Some((own(), self.rounds(record, other, x))),
+            (_, Against::First) => {
+                let first = record.group_xs().into_iter();
+                let mut first = first.map(|x| self.rounds(record, subject, x));
+                Some((own(), first.find(|rounds| !rounds.is_empty())?))
+            }
+            (_, Against::Nothing | Against::Peak) => None,
+        }
+    }
+
+    /// The metric round by round.
     fn rounds(&self, record: &Record, series: Series, x: f64) -> Vec<f64> {
         let of =
             |group, metric: fn(&GroupSample) -> f64| record.group_rounds(series, group, x, metric);
         match self.metric {
             GroupMetric::Goodput => of(self.group, GroupSample::goodput_per_s),
-            GroupMetric::P99 => of(self.group, |sample| match sample.requests {
-                0 => f64::MAX,
-                _ => sample.latency_p99_us,
-            }),
+            GroupMetric::P50 => of(self.group, |sample| latency(sample, sample.latency_p50_us)),
+            GroupMetric::P99 => of(self.group, |sample| latency(sample, sample.latency_p99_us)),
+            GroupMetric::Marked | GroupMetric::OfIdle => of(self.group, GroupSample::marked_per_s),
+            GroupMetric::Cpu => record.cpu_per_request_us(series, x),
             GroupMetric::LimitError => of(self.group, GroupSample::limit_error),
             GroupMetric::CoreBusy => of(self.group, |sample| sample.server_core_busy),
             GroupMetric::Share => {
@@ -151,6 +195,11 @@ impl GroupGoal {
             }
         }
     }
+}
+
+/// Where nothing was served there is no latency, and the bound is missed.
+fn latency(sample: &GroupSample, us: f64) -> f64 {
+    if sample.requests == 0 { f64::MAX } else { us }
 }
 
 fn has_limit(record: &Record, (contender, case): Series, x: f64) -> bool {
@@ -190,6 +239,20 @@ mod tests {
         let verdicts = evaluate(&record);
         let kernel = verdicts.iter().find(|v| v.goal.starts_with("weir kernel,")).unwrap();
         assert_eq!((kernel.measured, kernel.met), (Some(0.9), Some(false)));
+    }
+
+    #[test]
+    fn the_worst_value_has_an_interval() {
+        let mut record = record("g1");
+        for round in 0..6 {
+            for (x, requests) in [(25.0, 99), (50.0, 90 + round as u64)] {
+                let alone = group_sample(("weir", "alone", "preferred"), x, round, 100);
+                let kernel = group_sample(("weir", "kernel", "preferred"), x, round, requests);
+                record.groups.extend([alone, kernel]);
+            }
+        }
+        let goal = goal(Against::Other(("weir", "alone")), Bound::AtLeast(0.95));
+        assert_eq!(goal.interval(&record, WEIR), Some((0.9, 0.95)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The goals themselves, by experiment.
 
-use super::{Against, Bound, Goal, GroupGoal, GroupMetric, Measure, Series};
+use super::{Against, Bound, Goal, GroupGoal, GroupMetric, Measure, Series, adapted};
 
 const SMALL_MAX: usize = 8 << 10;
 const LARGE_MIN: usize = 64 << 10;
@@ -38,6 +38,9 @@ pub fn goals(id: &str) -> Vec<Goal> {
             size_min: 3 << 20,
             ..any(("weir", "isolated"), Measure::TimeRatioAtMost(("weir", "native"), 1.15))
         }],
+        "a1" => adapted::interface(),
+        "a2" => adapted::lists(),
+        "a4" => adapted::endless_demand(),
         "g1" => preferred(&["kernel", "kernel+class"]),
         "g2" => vec![exact_limit("flood", "others")],
         "g3" => classes(),
@@ -102,11 +105,11 @@ fn under_load() -> Vec<Goal> {
     ["own", "proxy-wasm"].into_iter().flat_map(of).collect()
 }
 
-fn group(subject: Series, goal: GroupGoal) -> Goal {
+pub(super) fn group(subject: Series, goal: GroupGoal) -> Goal {
     any(subject, Measure::Group(goal))
 }
 
-fn goodput(group: Option<&'static str>, bound: Bound) -> GroupGoal {
+pub(super) fn goodput(group: Option<&'static str>, bound: Bound) -> GroupGoal {
     let (metric, against) = (GroupMetric::Goodput, Against::Nothing);
     GroupGoal { group, metric, against, bound, x_min: 0.0, limited: false }
 }

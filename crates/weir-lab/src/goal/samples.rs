@@ -63,6 +63,7 @@ pub(crate) fn group_sample(
         seconds: 1.0,
         begun: requests,
         requests,
+        marked: 0,
         body_bytes: requests * 8_192,
         refused: BTreeMap::new(),
         resets: 0,

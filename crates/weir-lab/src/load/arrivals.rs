@@ -16,12 +16,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// None for a closed loop.
-    pub(super) fn new(start: Instant, arrivals: Arrivals) -> Option<Clock> {
+    /// None for a closed loop. Groups, by number, come independently of each other.
+    pub(super) fn new(start: Instant, arrivals: Arrivals, group: usize) -> Option<Clock> {
         let (rate_per_s, random) = match arrivals {
             Arrivals::Closed => return None,
             Arrivals::Even(rate) => (rate, None),
-            Arrivals::Poisson(rate) => (rate, Some(SEED)),
+            Arrivals::Poisson(rate) => (rate, Some(SEED.wrapping_mul(2 * group as u64 + 1))),
         };
         Some(Clock { next: start, mean: Duration::from_secs_f64(1.0 / rate_per_s), random })
     }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn arrivals_keep_their_rate_when_served_late() {
         let start = Instant::now();
-        let mut clock = Clock::new(start, Arrivals::Even(1_000.0)).unwrap();
+        let mut clock = Clock::new(start, Arrivals::Even(1_000.0), 0).unwrap();
         let late = start + Duration::from_millis(3);
         let due: Vec<_> = std::iter::from_fn(|| clock.take_due(late)).collect();
         assert_eq!(due.len(), 4, "0, 1, 2 and 3 ms");
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn independent_arrivals_have_their_rate_and_spread() {
         let start = Instant::now();
-        let mut clock = Clock::new(start, Arrivals::Poisson(1_000.0)).unwrap();
+        let mut clock = Clock::new(start, Arrivals::Poisson(1_000.0), 1).unwrap();
         let end = start + Duration::from_secs(100);
         let mut due: Vec<f64> = Vec::new();
         while let Some(at) = clock.take_due(end) {
@@ -85,6 +85,6 @@ mod tests {
 
     #[test]
     fn a_closed_loop_has_no_clock() {
-        assert!(Clock::new(Instant::now(), Arrivals::Closed).is_none());
+        assert!(Clock::new(Instant::now(), Arrivals::Closed, 0).is_none());
     }
 }

@@ -65,6 +65,26 @@ pub fn send_request(stream: &mut TcpStream, target: &str) -> Result<(), String> 
     stream.write_all(request.as_bytes()).map_err(|error| format!("sending: {error}"))
 }
 
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its head, as it came.
+    pub head: Vec<u8>,
+    /// Its body, out of its chunks.
+    pub body: Vec<u8>,
+}
+
+/// Sends a request on a kept connection; returns the answer, whatever its status.
+///
+/// # Errors
+/// In words.
+pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<Answer, String> {
+    stream.write_all(request).map_err(|error| format!("sending: {error}"))?;
+    read_any_response(stream)
+}
+
 /// Sends a body on a connection of its own; returns that of the answer.
 ///
 /// # Errors
@@ -82,11 +102,10 @@ pub fn post(
         body.len()
     );
     let request = [head.as_bytes(), body].concat();
-    stream.write_all(&request).map_err(|error| format!("sending: {error}"))?;
-    let (status, answer) = read_any_response(&mut stream)?;
+    let Answer { status, body, .. } = exchange(&mut stream, &request)?;
     match status {
-        200..300 => Ok(answer),
-        _ => Err(format!("POST {target}: {status} {}", String::from_utf8_lossy(&answer))),
+        200..300 => Ok(body),
+        _ => Err(format!("POST {target}: {status} {}", String::from_utf8_lossy(&body))),
     }
 }
 
@@ -96,13 +115,13 @@ pub fn post(
 /// In words.
 pub fn read_response(stream: &mut TcpStream) -> Result<Vec<u8>, String> {
     match read_any_response(stream)? {
-        (200, body) => Ok(body),
-        (status, _) => Err(format!("status {status}, expected 200")),
+        Answer { status: 200, body, .. } => Ok(body),
+        Answer { status, .. } => Err(format!("status {status}, expected 200")),
     }
 }
 
 /// Reads a response with a length, or in chunks.
-fn read_any_response(stream: &mut TcpStream) -> Result<(u16, Vec<u8>), String> {
+fn read_any_response(stream: &mut TcpStream) -> Result<Answer, String> {
     let mut input = Vec::with_capacity(4 << 10);
     let head = read_head(stream, &mut input)?;
     let body = input.split_off(head.len);
@@ -111,7 +130,7 @@ fn read_any_response(stream: &mut TcpStream) -> Result<(u16, Vec<u8>), String> {
         Framing::Chunked => read_chunks(stream, body)?,
         other => return Err(format!("body framed by {other:?}")),
     };
-    Ok((head.status, body))
+    Ok(Answer { status: head.status, head: input, body })
 }
 
 fn read_length(

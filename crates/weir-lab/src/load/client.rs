@@ -16,8 +16,9 @@ use rustix::net::{
     socket_with,
 };
 
+use super::chunks::Chunks;
 use super::response::{Framing, Head, parse_head};
-use super::{Group, Plan};
+use super::{Asks, Expect, Plan};
 
 /// A response head longer than this is an error.
 const HEAD_SIZE_MAX: usize = 16 << 10;
@@ -32,8 +33,10 @@ const COMPARE_EVERY: u64 = 64;
 /// What all clients share.
 pub(super) struct Shared<'a> {
     pub(super) plan: &'a Plan,
-    /// By group.
+    /// By group; empty where each request is another one.
     pub(super) requests: Vec<Vec<u8>>,
+    /// Requests so far, by group, where each is another one.
+    pub(super) asked: Vec<u64>,
     pub(super) epoll: OwnedFd,
     pub(super) buffer: Vec<u8>,
 }
@@ -103,11 +106,17 @@ pub(super) struct Client {
     socket: Option<OwnedFd>,
     interest: EventFlags,
     phase: Phase,
+    /// The request, if it is not that of the whole group.
+    request: Vec<u8>,
+    expect: Expect,
     sent: usize,
     head: Vec<u8>,
     received: usize,
-    /// Bytes of the body that is being received.
+    /// Bytes of the body that is being received, unless it comes in chunks.
     length: usize,
+    chunks: Option<Chunks>,
+    /// The response's head has the group's mark.
+    pub(super) is_marked: bool,
     /// Another status than 200.
     refused: Option<u16>,
     /// The server said it will close after this response.
@@ -130,10 +139,14 @@ impl Client {
             socket: None,
             interest: EventFlags::empty(),
             phase: Phase::Idle,
+            request: Vec::new(),
+            expect: Expect::Any,
             sent: 0,
             head: Vec::new(),
             received: 0,
             length: 0,
+            chunks: None,
+            is_marked: false,
             refused: None,
             closes: false,
             compare: false,
@@ -152,14 +165,36 @@ impl Client {
         self.received = 0;
         self.refused = None;
         self.head.clear();
+        self.chunks = None;
         self.compare = self.serial.is_multiple_of(COMPARE_EVERY);
         self.serial += 1;
+        self.ask(shared);
         if self.socket.is_none() {
             self.compare |= shared.plan.persistent;
             self.open(shared)?;
         }
         self.phase = Phase::Sending;
         self.advance(shared)
+    }
+
+    /// Decides what to ask for.
+    fn ask(&mut self, shared: &mut Shared) {
+        let plan = shared.plan;
+        match &plan.groups[self.group].asks {
+            Asks::Same(ask) => self.expect = ask.expect.clone(),
+            Asks::Each(catalogue) => {
+                let number = &mut shared.asked[self.group];
+                let ask = catalogue.ask(*number);
+                *number += 1;
+                self.request = ask.render(plan.server, plan.persistent);
+                self.expect = ask.expect;
+            }
+        }
+    }
+
+    /// Bytes of content of the response so far.
+    pub(super) fn content_size(&self) -> usize {
+        self.chunks.map_or(self.received, |chunks| chunks.content)
     }
 
     /// Goes on after an event, as far as it gets without waiting.
@@ -200,10 +235,6 @@ impl Client {
         let connected = self.phase != Phase::Sending || self.sent > 0;
         self.reset();
         connected
-    }
-
-    fn group<'a>(&self, shared: &Shared<'a>) -> &'a Group {
-        &shared.plan.groups[self.group]
     }
 
     fn reset(&mut self) {
@@ -252,7 +283,8 @@ impl Client {
 
     /// `Ok(true)`: the phase is done. `Ok(false)`: the socket has to become ready first.
     fn send(&mut self, shared: &Shared) -> Result<bool, Failure> {
-        let request = &shared.requests[self.group];
+        let shared_request = &shared.requests[self.group];
+        let request = if shared_request.is_empty() { &self.request } else { shared_request };
         let Some(socket) = &self.socket else { return Err("no connection".into()) };
         // Right after a connect on loopback the handshake is already done more often than not.
         match send(socket, &request[self.sent..], SendFlags::NOSIGNAL) {
@@ -260,7 +292,8 @@ impl Client {
             Err(Errno::AGAIN | Errno::NOTCONN | Errno::INTR) => {}
             Err(errno) => return Err(Failure::of("send", errno)),
         }
-        if self.sent < request.len() {
+        let is_sent = self.sent == request.len();
+        if !is_sent {
             self.watch(EventFlags::OUT, shared)?;
             return Ok(false);
         }
@@ -271,8 +304,9 @@ impl Client {
     }
 
     fn receive_head(&mut self, shared: &mut Shared) -> Result<bool, Failure> {
-        let expected = self.group(shared).expect.len();
-        let whole = self.compare || expected <= READ_WHOLE_MAX;
+        // What may come in chunks must be read.
+        let is_small = self.expect.len().is_none_or(|length| length <= READ_WHOLE_MAX);
+        let whole = self.compare || is_small;
         let size = if whole { shared.buffer.len() } else { HEAD_READ_SIZE };
         let Some(count) = self.receive(&mut shared.buffer[..size], RecvFlags::empty())? else {
             return Ok(false);
@@ -299,25 +333,27 @@ impl Client {
             let short = self.head.len() < HEAD_SIZE_MAX;
             return if short { Ok(true) } else { Err("endless response head".into()) };
         };
-        if !self.take_head(head, shared)? {
+        let text = if self.head.is_empty() { fresh } else { &self.head };
+        let mark = shared.plan.groups[self.group].mark;
+        self.is_marked = mark
+            .is_some_and(|mark| memchr::memmem::find(&text[..head.len], mark.as_bytes()).is_some());
+        if !self.take_head(head, shared.plan)? {
             return Ok(true);
         }
         self.phase = Phase::Body;
         let body = body_start..count;
-        self.take_body(body.len(), Some(&shared.buffer[body]), shared)?;
+        self.take_body(body.len(), Some(&shared.buffer[body]))?;
         self.finish_body()
     }
 
     /// Checks a head. Says whether there is a body to be received.
-    fn take_head(&mut self, head: Head, shared: &Shared) -> Result<bool, Failure> {
-        let expected = self.group(shared).expect.len();
+    fn take_head(&mut self, head: Head, plan: &Plan) -> Result<bool, Failure> {
         self.closes = head.closes;
-        self.length = expected;
-        match head.framing {
-            _ if head.status != 200 && shared.plan.refusals.is_none() => {
+        match (head.framing, self.expect.len()) {
+            _ if head.status != 200 && plan.refusals.is_none() => {
                 return Err(format!("status {}, expected 200", head.status).into());
             }
-            Framing::Length(length) if head.status != 200 => {
+            (Framing::Length(length), _) if head.status != 200 => {
                 self.length = length;
                 self.compare = false;
                 self.refused = Some(head.status);
@@ -328,45 +364,60 @@ impl Client {
                 self.refused = Some(head.status);
                 return Ok(false);
             }
-            Framing::Length(length) if length == expected => {}
-            other => {
+            (Framing::Length(length), Some(expected)) if length == expected => {
+                self.length = length;
+            }
+            (Framing::Length(length), None) => {
+                self.length = length;
+                self.compare = false;
+            }
+            (Framing::Chunked, None) => {
+                self.chunks = Some(Chunks::default());
+                self.compare = false;
+            }
+            (other, Some(expected)) => {
                 let reason = format!("body framed by {other:?}, expected Length({expected})");
                 return Err(reason.into());
             }
+            (other, None) => return Err(format!("body framed by {other:?}").into()),
         }
         Ok(true)
     }
 
     fn receive_body(&mut self, shared: &mut Shared) -> Result<bool, Failure> {
         let expected = self.length;
-        let size = (expected - self.received).min(shared.buffer.len());
+        let is_read = self.compare || self.chunks.is_some();
+        let size = match self.chunks {
+            Some(_) => shared.buffer.len(),
+            None => (expected - self.received).min(shared.buffer.len()),
+        };
         // On TCP, MSG_TRUNC takes the bytes off the socket without copying them (tcp(7)).
-        let flags = if self.compare { RecvFlags::empty() } else { RecvFlags::TRUNC };
+        let flags = if is_read { RecvFlags::empty() } else { RecvFlags::TRUNC };
         let Some(count) = self.receive(&mut shared.buffer[..size], flags)? else {
             return Ok(false);
         };
         if count == 0 {
-            let reason = format!("body ended after {} of {expected} bytes", self.received);
-            return Err(reason.into());
+            let of = if self.chunks.is_some() { "some".to_owned() } else { expected.to_string() };
+            return Err(format!("body ended after {} of {of} bytes", self.received).into());
         }
-        let bytes = self.compare.then(|| &shared.buffer[..count]);
-        self.take_body(count, bytes, shared)?;
+        let bytes = is_read.then(|| &shared.buffer[..count]);
+        self.take_body(count, bytes)?;
         self.finish_body()
     }
 
     /// Accounts `count` bytes of body; `bytes` are they, where they were read.
-    fn take_body(
-        &mut self,
-        count: usize,
-        bytes: Option<&[u8]>,
-        shared: &Shared,
-    ) -> Result<(), Failure> {
-        let expect = &self.group(shared).expect;
+    fn take_body(&mut self, count: usize, bytes: Option<&[u8]>) -> Result<(), Failure> {
         let end = self.received + count;
+        if let (Some(chunks), Some(bytes)) = (&mut self.chunks, bytes) {
+            self.received = end;
+            return Ok(chunks.feed(bytes)?);
+        }
         if end > self.length {
             return Err(format!("body longer than its {} bytes", self.length).into());
         }
-        if self.compare && bytes.is_some_and(|bytes| *bytes != expect[self.received..end]) {
+        if let (true, Some(bytes), Expect::Body(expect)) = (self.compare, bytes, &self.expect)
+            && *bytes != expect[self.received..end]
+        {
             return Err(format!("body differs within bytes {}..{end}", self.received).into());
         }
         self.received = end;
@@ -374,7 +425,11 @@ impl Client {
     }
 
     fn finish_body(&mut self) -> Result<bool, Failure> {
-        if self.received < self.length {
+        let is_whole = match &self.chunks {
+            Some(chunks) => chunks.is_done(),
+            None => self.received == self.length,
+        };
+        if !is_whole {
             return Ok(true);
         }
         self.bodies_compared += u64::from(self.compare);

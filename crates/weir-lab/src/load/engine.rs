@@ -13,7 +13,7 @@ use rustix::thread::set_current_timer_slack;
 use super::arrivals::Clock;
 use super::client::{Client, Failure, Shared, Step};
 use super::timers::{Timer, Timers};
-use super::{Edge, Group, Outcome, Patience, Plan};
+use super::{Asks, Edge, Group, Outcome, Patience, Plan};
 use crate::error::{Doing, Error, Result};
 
 /// Bytes one read may take; larger than any document of S1.
@@ -93,7 +93,8 @@ impl<'a> Engine<'a> {
     fn new(plan: &'a Plan, started: Instant) -> Result<Engine<'a>> {
         let shared = Shared {
             plan,
-            requests: plan.groups.iter().map(|group| plan.request(group)).collect(),
+            requests: plan.groups.iter().map(|group| request(plan, group)).collect(),
+            asked: vec![0; plan.groups.len()],
             epoll: epoll::create(CreateFlags::CLOEXEC).doing(|| "epoll_create".to_owned())?,
             buffer: vec![0; BUFFER_SIZE],
         };
@@ -115,7 +116,7 @@ impl<'a> Engine<'a> {
     fn add(&mut self, group: &Group, started: Instant) {
         let number = self.groups.len();
         let first = self.clients.len();
-        let clock = Clock::new(started, group.arrivals);
+        let clock = Clock::new(started, group.arrivals, number);
         for index in 0..group.clients {
             let source = group.sources.get(index % group.sources.len().max(1));
             let source = source.copied().map(IpAddr::V4);
@@ -319,10 +320,11 @@ impl<'a> Engine<'a> {
         self.last_progress = now;
         if self.measuring {
             let client = &self.clients[index];
-            let size = self.shared.plan.groups[client.group].expect.len();
+            let (size, marked) = (client.content_size(), client.is_marked);
             let latency = now.saturating_duration_since(client.since);
             let outcome = self.outcome(index);
             outcome.requests += 1;
+            outcome.marked += u64::from(marked);
             outcome.body_bytes += size as u64;
             outcome.latency_ns.record(latency.as_nanos() as u64);
         }
@@ -370,6 +372,14 @@ impl<'a> Engine<'a> {
             outcomes[client.group].bodies_compared += client.bodies_compared;
         }
         outcomes
+    }
+}
+
+/// The request of a group that always asks for the same.
+fn request(plan: &Plan, group: &Group) -> Vec<u8> {
+    match &group.asks {
+        Asks::Same(ask) => ask.render(plan.server, plan.persistent),
+        Asks::Each(_) => Vec::new(),
     }
 }
 

@@ -9,7 +9,9 @@
 //! Where refusals are expected ([`Patience`]), they are counted and not taken for failures.
 
 mod arrivals;
+mod ask;
 pub mod blocking;
+mod chunks;
 mod client;
 mod engine;
 mod response;
@@ -18,9 +20,9 @@ pub mod wrk;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
+pub use ask::{Ask, Asks, Catalogue, Expect};
 pub use engine::{run, run_one};
 pub use response::{Framing, Head, parse_head};
 
@@ -44,15 +46,15 @@ pub struct Plan {
     pub refusals: Option<Patience>,
 }
 
-/// Clients that ask for the same.
+/// Clients of one kind.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// What results call it.
     pub name: &'static str,
-    /// Path and query of every request.
-    pub target: String,
-    /// What every body must be.
-    pub expect: Arc<[u8]>,
+    /// What they ask for.
+    pub asks: Asks,
+    /// Responses whose head has this text are counted apart.
+    pub mark: Option<&'static str>,
     /// Clients, each with one connection at a time and one request under way: in an open loop the
     /// most that may be outstanding.
     pub clients: usize,
@@ -86,26 +88,13 @@ pub struct Patience {
     pub pause: Duration,
 }
 
-impl Plan {
-    /// The request of a group, the same for every contender: the small set of fields a simple
-    /// client sends.
-    #[must_use]
-    pub fn request(&self, group: &Group) -> Vec<u8> {
-        let connection = if self.persistent { "" } else { "Connection: close\r\n" };
-        format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: weir-lab\r\nAccept: */*\r\n\
-             {connection}\r\n",
-            group.target, self.server
-        )
-        .into_bytes()
-    }
-}
-
 /// What happened to a group within the window.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Responses that were complete and correct.
     pub requests: u64,
+    /// Those of them whose head has the group's mark.
+    pub marked: u64,
     /// Bytes of their bodies.
     pub body_bytes: u64,
     /// Responses or connections that failed.

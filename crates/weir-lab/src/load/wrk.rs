@@ -4,17 +4,20 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Outcome, Plan};
+use super::{Ask, Asks, Expect, Outcome, Plan};
 use crate::error::{Doing, Error, Result};
 
 /// Runs `plan` with wrk, on the core of the calling thread; whole seconds, at least one.
 ///
 /// # Errors
 /// When wrk is missing, fails, or sees a response that is not a success; when there is more
-/// than one group.
+/// than one group, or it does not ask for one document.
 pub fn run(plan: &Plan) -> Result<Outcome> {
     let [group] = &plan.groups[..] else {
         return Err(Error::Usage("wrk has one group of clients".to_owned()));
+    };
+    let Asks::Same(Ask { target, expect: Expect::Body(body), .. }) = &group.asks else {
+        return Err(Error::Usage("wrk asks for one document".to_owned()));
     };
     let seconds = plan.window.as_secs().max(1);
     let mut command = Command::new("wrk");
@@ -23,7 +26,7 @@ pub fn run(plan: &Plan) -> Result<Outcome> {
     if !plan.persistent {
         command.args(["--header", "Connection: close"]);
     }
-    command.arg(format!("http://{}{}", plan.server, group.target));
+    command.arg(format!("http://{}{target}", plan.server));
     let output = command.output().doing(|| "starting wrk (`apt-get install wrk`)".to_owned())?;
     let text = String::from_utf8_lossy(&output.stdout);
     let (requests, elapsed) = parse(&text)
@@ -31,7 +34,7 @@ pub fn run(plan: &Plan) -> Result<Outcome> {
         .ok_or_else(|| Error::Answer(format!("wrk: {text}")))?;
     Ok(Outcome {
         requests,
-        body_bytes: requests * group.expect.len() as u64,
+        body_bytes: requests * body.len() as u64,
         elapsed,
         ..Outcome::default()
     })

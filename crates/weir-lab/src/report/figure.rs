@@ -1,14 +1,14 @@
 //! Which figures an experiment has.
 
 use super::svg::{BarChart, Line, LineChart};
-use super::{groups, label, plugins, size_label};
+use super::{adapted, groups, label, plugins, size_label};
 use crate::goal::{Measure, goals, keeps_up};
 use crate::result::{MemorySample, Record, Sample};
 use crate::stats::{median, paired_ratio};
 
 /// A contender has the same colour in all figures (Okabe and Ito's palette, told apart by
 /// colour-blind readers too).
-const COLOURS: [(&str, &str); 9] = [
+const COLOURS: [(&str, &str); 10] = [
     ("weir", "#0072B2"),
     ("nginx", "#009E73"),
     ("apache", "#D55E00"),
@@ -16,6 +16,7 @@ const COLOURS: [(&str, &str); 9] = [
     ("lighttpd", "#E69F00"),
     ("haproxy", "#56B4E9"),
     ("envoy", "#882255"),
+    ("caddy", "#44AA99"),
     ("floor", "#777777"),
     ("floor-file", "#BBBBBB"),
 ];
@@ -57,7 +58,9 @@ pub fn figures(record: &Record) -> Vec<(String, String)> {
     if TIMED.contains(&id.as_str()) && !record.timings.is_empty() {
         figures.push((format!("{id}-time.svg"), times(record).render()));
     }
-    if !record.groups.is_empty() {
+    if adapted::is_one(record) {
+        figures.extend(adapted::figures(record));
+    } else if !record.groups.is_empty() {
         figures.extend(groups::figures(record));
     }
     if !record.memory.is_empty() {

@@ -25,11 +25,16 @@ struct Column {
     always: bool,
 }
 
-const COLUMNS: [Column; 4] = [
+const COLUMNS: [Column; 5] = [
     Column {
         title: "correct responses per second",
         metric: GroupSample::goodput_per_s,
         always: true,
+    },
+    Column {
+        title: "of these, out of the cache, or adapted",
+        metric: GroupSample::marked_per_s,
+        always: false,
     },
     Column {
         title: "median latency, ms",
@@ -50,9 +55,7 @@ const COLUMNS: [Column; 4] = [
 
 /// What tables show of each contender.
 const SHARES: [(&str, Metric); 2] = [
-    ("CPU time of the contender's processes, as a share of a core", |sample| {
-        sample.server_cpu_ns as f64 / 1e9 / sample.seconds
-    }),
+    ("CPU time of the contender's processes, as a share of a core", |sample| sample.cpu_share()),
     (
         "Share of time that the contender's core was busy with anything, the kernel's work for \
          packets and other programs included",
@@ -60,8 +63,9 @@ const SHARES: [(&str, Metric); 2] = [
     ),
 ];
 
+/// Latencies of hits are parts of a millisecond.
 fn tenths(value: f64) -> String {
-    format!("{value:.1}")
+    if value > 0.0 && value < 1.0 { format!("{value:.3}") } else { format!("{value:.1}") }
 }
 
 /// Nothing was served, and there is no latency.
@@ -79,23 +83,31 @@ pub(super) fn tables(record: &Record, text: &mut String) {
             let is_there = record.groups.iter().any(|s| s.group == group && metric(s) > 0.0);
             if always || is_there {
                 line(text, &format!("{group}: {title}:\n"));
-                over_axis(record, Some(&group), metric, tenths, text);
+                let rounds =
+                    |series: (&str, &str), x| record.group_rounds(series, Some(&group), x, metric);
+                over_axis(record, Some(&group), rounds, tenths, text);
             }
         }
     }
-    let first = record.group_names().first().cloned();
     for (title, metric) in SHARES {
         line(text, &format!("{title}:\n"));
-        over_axis(record, first.as_deref(), metric, |value| format!("{value:.3}"), text);
+        let rounds = |(contender, case): (&str, &str), x| {
+            let groups = record.group_names().into_iter();
+            // They are the same for all groups of a set-up.
+            let mut rounds =
+                groups.map(|group| record.group_rounds((contender, case), Some(&group), x, metric));
+            rounds.find(|rounds| !rounds.is_empty()).unwrap_or_default()
+        };
+        over_axis(record, None, rounds, |value| format!("{value:.3}"), text);
     }
     line(text, &noise(record));
 }
 
 /// A row for each value of what was varied, a column for each set-up that has the group.
-fn over_axis(
+pub(super) fn over_axis(
     record: &Record,
     group: Option<&str>,
-    metric: Metric,
+    rounds: impl Fn((&str, &str), f64) -> Vec<f64>,
     show: fn(f64) -> String,
     text: &mut String,
 ) {
@@ -103,10 +115,11 @@ fn over_axis(
     let header: Vec<String> = series.iter().map(|(a, b)| format!("{a} {b}")).collect();
     let rows = record.group_xs().into_iter().map(|x| {
         let mut row = vec![tick(record, x)];
-        row.extend(series.iter().map(|(contender, case)| {
-            let rounds = record.group_rounds((contender, case), group, x, metric);
-            cell(median(&rounds), show)
-        }));
+        row.extend(
+            series
+                .iter()
+                .map(|(contender, case)| cell(median(&rounds((contender, case), x)), show)),
+        );
         row
     });
     let corner = record.axis.as_ref().map_or("", |axis| axis.label.as_str());
@@ -193,7 +206,7 @@ fn of_series(record: &Record, contender: &str, case: &str) -> LineChart {
 }
 
 /// One group of all set-ups.
-fn of_group(record: &Record, group: &str, y_label: &str, metric: Metric) -> LineChart {
+pub(super) fn of_group(record: &Record, group: &str, y_label: &str, metric: Metric) -> LineChart {
     let series = series_with(record, Some(group));
     let lines = series.iter().enumerate().map(|(index, (contender, case))| {
         let before = series[..index].iter().filter(|(other, _)| other == contender).count();

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{groups, label, plugins, size_label};
+use super::{adapted, groups, label, plugins, size_label};
 use crate::goal::{Unit, Verdict, duration, evaluate};
 use crate::result::{MemorySample, Record, Sample};
 use crate::stats::{median, paired_ratio, spread};
 
 /// Contenders that others are compared with.
 const BASELINES: [&str; 2] = ["nginx", "floor"];
+/// Experiments in which bodies are made of originals of the size that is varied.
+const MADE: [&str; 2] = ["compression", "rewriting"];
 /// More steal than this share of the machine, in any round, and the run is called noisy.
 const STEAL_MAX: f64 = 0.02;
 /// More than this share of a core taken by unrelated programs, in the median round, likewise.
@@ -34,6 +36,7 @@ pub fn markdown(record: &Record) -> String {
     }
     if !record.groups.is_empty() {
         groups::tables(record, &mut text);
+        adapted::tables(record, &mut text);
     }
     if !record.memory.is_empty() {
         memory_table(record, &mut text);
@@ -95,6 +98,13 @@ fn throughput_tables(record: &Record, text: &mut String) {
     per_size(record, text, |value| format!("{value:.0}"), Sample::requests_per_s);
     line(text, "Body bandwidth, Mbit/s:\n");
     per_size(record, text, |value| format!("{value:.0}"), Sample::megabits_per_s);
+    if MADE.contains(&record.id.as_str()) {
+        line(text, "Originals, MB/s:\n");
+        let metric = Sample::original_megabytes_per_s;
+        per_size(record, text, |value| format!("{value:.1}"), metric);
+        line(text, "Bytes sent, relative to the originals':\n");
+        per_size(record, text, |value| format!("{value:.3}"), Sample::size_share);
+    }
     line(text, "Share of its core that the server used (below 1 the generator was the limit):\n");
     per_size(record, text, |value| format!("{value:.2}"), Sample::server_busy);
 }
@@ -214,6 +224,7 @@ fn verdict_cell(verdict: &Verdict) -> String {
         Unit::Ratio => format!("{value:.3}"),
         Unit::Bytes => format!("{:.2} KB", value / 1024.0),
         Unit::Nanoseconds => duration(value),
+        Unit::PerSecond => format!("{value:.0}/s"),
     };
     if let Some((low, high)) = verdict.interval {
         shown.push_str(&format!(" ({low:.3}–{high:.3})"));

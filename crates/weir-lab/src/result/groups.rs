@@ -34,6 +34,9 @@ pub struct GroupSample {
     pub begun: u64,
     /// Correct responses within the window.
     pub requests: u64,
+    /// Those of them that were what they were asked to be: out of the cache, or adapted.
+    #[serde(default)]
+    pub marked: u64,
     /// Bytes of their bodies.
     pub body_bytes: u64,
     /// Refusals by status.
@@ -72,6 +75,18 @@ impl GroupSample {
     #[must_use]
     pub fn goodput_per_s(&self) -> f64 {
         self.requests as f64 / self.seconds
+    }
+
+    /// Those of them that were what they were asked to be.
+    #[must_use]
+    pub fn marked_per_s(&self) -> f64 {
+        self.marked as f64 / self.seconds
+    }
+
+    /// CPU time of the contender's processes, as a share of a core.
+    #[must_use]
+    pub fn cpu_share(&self) -> f64 {
+        self.server_cpu_ns as f64 / 1e9 / self.seconds
     }
 
     /// Kilobytes of bodies per second, the original's unit.
