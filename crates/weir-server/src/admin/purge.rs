@@ -3,12 +3,11 @@
 use http::Uri;
 use serde::{Deserialize, Serialize};
 use weir_cache::{KeyRef, PurgeMode};
-use weir_http::host::Host;
 use weir_http::{host, path};
 
 use crate::Server;
 use crate::live::{Live, Route, Site, Source};
-use crate::pipeline::{key_authority, key_hosts, scopes};
+use crate::pipeline::{key_authority, scopes};
 use crate::shared::coarse_unix_ms;
 use std::sync::Arc;
 
@@ -112,7 +111,7 @@ fn purge_url(server: &Server, live: &Live, url: &str, mode: PurgeMode) -> Result
         }
         seen.push(Arc::as_ptr(site));
         if let Some(route) = site.routes.find(path.as_str()) {
-            purged += purge_in(server, route, &host, path.as_str(), uri.query(), mode);
+            purged += purge_in(server, route, &host.name, path.as_str(), uri.query(), mode);
         }
     }
     if known { Ok(purged) } else { Err(unknown_site(live, &host.name)) }
@@ -121,20 +120,19 @@ fn purge_url(server: &Server, live: &Live, url: &str, mode: PurgeMode) -> Result
 fn purge_in(
     server: &Server,
     route: &Route,
-    host: &Host<'_>,
+    host: &str,
     path: &str,
     query: Option<&str>,
     mode: PurgeMode,
 ) -> usize {
     let query = query.filter(|_| !matches!(route.source, Source::Files(_)));
     let path = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-    let purge = |host: &str, scope| {
+    let purge = |scope| {
         let authority = key_authority(route, host);
         let key = KeyRef { scope, authority, path_and_query: &path };
         server.shared().cache.purge(&key, mode)
     };
-    let hosts = key_hosts(route, host);
-    hosts.iter().map(|host| scopes(route).map(|scope| purge(host, scope)).sum::<usize>()).sum()
+    scopes(route).map(purge).sum()
 }
 
 fn unknown_site(live: &Live, name: &str) -> String {

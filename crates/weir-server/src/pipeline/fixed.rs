@@ -72,7 +72,6 @@ mod tests {
             undefined_content: false,
             variant: 0,
             upstream: None,
-            origin: None,
             instead: None,
         };
         let check = |template: &str, expected: &str| {

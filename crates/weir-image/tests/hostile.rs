@@ -1,0 +1,188 @@
+//! Pictures that mean ill, and pictures that are damaged: they end in an error or in the original,
+//! at once, without the memory that they claim to need.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod pictures;
+
+use pictures::*;
+use weir_image::{Excess, Format, Kept, Limits, Size, Wish, convert, probe};
+
+/// Small enough to be tried a thousand times.
+const LIMITS: Limits = Limits {
+    source_bytes: 1 << 20,
+    pixels: 100_000,
+    side: 1000,
+    frames: 10,
+    decoded_bytes: 4 << 20,
+};
+
+fn wish() -> Wish {
+    let size = Size { width: Some(16), ..Size::default() };
+    Wish { formats: vec![Format::WebP, Format::Png], size, ..Wish::default() }
+}
+
+/// Whatever becomes of it, it ends.
+fn try_it(input: &[u8]) -> bool {
+    convert(input, &wish(), &LIMITS).is_ok()
+}
+
+#[test]
+fn what_is_cut_off_is_an_error_or_the_original() {
+    for (name, whole) in one_of_each() {
+        let step = (whole.len() / 40).max(1);
+        for len in (0..whole.len()).step_by(step) {
+            let cut = &whole[..len];
+            if let Ok(weir_image::Converted::Made(made)) = convert(cut, &wish(), &LIMITS) {
+                // Only what stands behind the last pixel may be missing.
+                assert!(len + 64 > whole.len(), "{name} of {len} bytes: {:?}", made.format);
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bytes_end_in_something() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |bound: usize| {
+        random ^= random >> 12;
+        random ^= random << 25;
+        random ^= random >> 27;
+        (random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as usize % bound
+    };
+    for (_, whole) in one_of_each() {
+        let mut survived = 0;
+        for _ in 0..60 {
+            let mut damaged = whole.clone();
+            for _ in 0..=below(4) {
+                let at = below(damaged.len());
+                damaged[at] ^= 1 << below(8);
+            }
+            survived += usize::from(try_it(&damaged));
+        }
+        assert!(survived <= 60);
+    }
+}
+
+/// Headers of every format that claim the largest picture their numbers can say.
+#[test]
+fn claims_are_judged_before_memory_is_taken() {
+    let jpeg = {
+        let mut jpeg = written(Format::Jpeg, 16, 16);
+        let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc2]).unwrap();
+        jpeg[at + 5..at + 9].fill(0xff);
+        jpeg
+    };
+    let png = {
+        let mut header = b"IHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x02\0\0\0".to_vec();
+        let sum = crc(&header).to_be_bytes();
+        header.extend(sum);
+        let end = [&[0, 0, 0, 1][..], b"IDAT\0", &crc(b"IDAT\0").to_be_bytes()].concat();
+        [b"\x89PNG\r\n\x1a\n\0\0\0\x0d", &header[..], &end].concat()
+    };
+    let gif = {
+        let mut gif = gif(8, 8, 1);
+        gif[6..10].fill(0xff);
+        gif
+    };
+    let webp = {
+        let mut webp = written(Format::WebP, 64, 48);
+        let at = webp.windows(3).position(|start| start == [0x9d, 0x01, 0x2a]).unwrap();
+        webp[at + 3..at + 7].copy_from_slice(&[0xff, 0x3f, 0xff, 0x3f]);
+        webp
+    };
+    for (name, input) in [
+        ("jpeg", jpeg),
+        ("png", png),
+        ("gif", gif),
+        ("webp", webp),
+        ("pnm", b"P6 65535 65535 255\n".to_vec()),
+        ("pnm", b"P5 4294967295 4294967295 65535\n".to_vec()),
+    ] {
+        match convert(&input, &wish(), &LIMITS) {
+            Ok(weir_image::Converted::Kept(kept)) => {
+                assert_eq!(kept, Kept::Excess(Excess::Side), "{name}");
+            }
+            Ok(_) => panic!("{name} was made"),
+            Err(error) => assert!(name == "png", "{name}: {error}"),
+        }
+    }
+}
+
+/// As PNG has it (annex D).
+fn crc(bytes: &[u8]) -> u32 {
+    let sum = bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 }
+        })
+    });
+    !sum
+}
+
+#[test]
+fn limits_are_kept() {
+    let input = ppm(300, 200);
+    let limits = Limits::default();
+    for (limits, excess) in [
+        (Limits { source_bytes: 1000, ..limits }, Excess::SourceBytes),
+        (Limits { pixels: 59_999, ..limits }, Excess::Pixels),
+        (Limits { side: 299, ..limits }, Excess::Side),
+        (Limits { decoded_bytes: 239_999, ..limits }, Excess::Decoded),
+    ] {
+        assert_eq!(kept_within(&input, &wish(), &limits), Kept::Excess(excess));
+    }
+    let moving = gif(32, 32, 5);
+    let few = Limits { frames: 4, ..limits };
+    assert_eq!(kept_within(&moving, &wish(), &few), Kept::Excess(Excess::Frames));
+    let little = Limits { decoded_bytes: 32 * 32 * 4 * 4, ..limits };
+    assert_eq!(kept_within(&moving, &wish(), &little), Kept::Excess(Excess::Decoded));
+    // A large photograph that is to be small is decoded small.
+    let photo = written(Format::Jpeg, 800, 600);
+    assert!(probe(&photo, &limits).unwrap().unwrap().width == 800);
+}
+
+/// Ten million pixels of nothing, in a few thousand bytes.
+#[test]
+fn bombs_do_not_go_off() {
+    let mut bomb = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bomb, 10_000, 1000);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.set_compression(png::Compression::High);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&vec![0; 10_000_000]).unwrap();
+    writer.finish().unwrap();
+    assert!(bomb.len() < 20_000, "{}", bomb.len());
+    assert_eq!(kept_within(&bomb, &wish(), &LIMITS), Kept::Excess(Excess::Side));
+    let wide = Limits { side: 16_384, ..LIMITS };
+    assert_eq!(kept_within(&bomb, &wish(), &wide), Kept::Excess(Excess::Pixels));
+    // A thousand frames of nothing.
+    let many = gif(8, 8, 1000);
+    assert_eq!(kept_within(&many, &wish(), &LIMITS), Kept::Excess(Excess::Frames));
+    // What makes many colours of one chunk: a profile that is zeros.
+    let scans = {
+        let jpeg = written(Format::Jpeg, 64, 64);
+        let start = jpeg.windows(2).rposition(|pair| pair == [0xff, 0xda]).unwrap();
+        let end = jpeg.len() - 2;
+        let mut scans = jpeg[..end].to_vec();
+        for _ in 0..500 {
+            scans.extend_from_slice(&jpeg[start..end]);
+        }
+        [&scans[..], &jpeg[end..]].concat()
+    };
+    assert!(!try_it(&scans), "five hundred scans were decoded");
+}
+
+#[test]
+fn what_is_no_picture_is_left_alone() {
+    for text in [
+        &b""[..],
+        b"<svg xmlns=\"http://www.w3.org/2000/svg\"/>",
+        b"<?xml version=\"1.0\"?><!DOCTYPE svg [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;\">]><svg/>",
+        b"BM\x36\0\0\0",
+        b"II*\0",
+        b"\xff\xd8",
+        b"P4 8 8\n",
+    ] {
+        assert_eq!(kept(text, &wish()), Kept::Unknown);
+    }
+}
