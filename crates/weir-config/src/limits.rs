@@ -68,3 +68,8 @@ pub const SRCSET_WIDTHS_MAX: usize = 16;
 pub const ADS_LISTS_MAX: usize = 100;
 /// Media types that a route adapts. Each is compared with every response of the route.
 pub const TYPES_MAX: usize = 100;
+/// Destinations of all `allow` and `deny` lines of a `forward` block. They are looked at one after
+/// the other, at every request.
+pub const FORWARD_RULES_MAX: usize = 1_000;
+/// Ranges of addresses, and of ports, in one line of a `forward` block.
+pub const FORWARD_RANGES_MAX: usize = 1_000;

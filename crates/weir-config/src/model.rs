@@ -3,6 +3,7 @@
 
 mod adapt;
 mod addresses;
+mod forward;
 mod guard;
 mod html;
 mod plugin;
@@ -17,6 +18,7 @@ use crate::prefix::Prefix;
 pub use adapt::*;
 pub(crate) use addresses::Parts;
 pub use addresses::{AddressRange, AddressSet};
+pub use forward::*;
 pub use guard::*;
 pub use html::*;
 pub use plugin::*;
@@ -240,6 +242,8 @@ pub enum Source {
     Files(Files),
     /// An upstream group, by name.
     Proxy(Proxy),
+    /// Whatever host a request names: a forward proxy.
+    Forward(Box<Forward>),
     /// A redirect.
     Redirect {
         /// 301, 302, 303, 307 or 308.

@@ -79,6 +79,11 @@ impl fmt::Display for Prefix {
     }
 }
 
+/// A prefix as configuration writes it.
+pub(crate) fn parse_prefix(text: &str) -> Result<Prefix, Wrong> {
+    prefix(text)
+}
+
 fn prefix(text: &str) -> Result<Prefix, Wrong> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),

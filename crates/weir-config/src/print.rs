@@ -3,6 +3,7 @@
 //! not a default.
 
 mod adapt;
+mod forward;
 mod guard;
 mod html;
 mod plugin;
@@ -264,6 +265,7 @@ impl Printer {
         match source {
             Source::Files(files) => self.files(files),
             Source::Proxy(proxy) => self.proxy(proxy),
+            Source::Forward(forward) => self.forward(forward),
             Source::Redirect { status, location } => {
                 self.line(format_args!("redirect {} status={status}", quote(location)));
             }

@@ -38,6 +38,7 @@ fn heading(out: &mut String, block: Block) {
         Block::Header => "In `header { … }` and `request-header { … }` of a route".to_owned(),
         Block::Files => "In `files … { … }` of a route".to_owned(),
         Block::Compress => "In `compress … { … }` of a route".to_owned(),
+        Block::Forward => "In `forward { … }` of a route".to_owned(),
         Block::Html => "In `html { … }` of a route".to_owned(),
         Block::Ads => "In `ads { … }` of a route".to_owned(),
     };

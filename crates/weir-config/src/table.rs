@@ -29,11 +29,12 @@ pub(crate) enum Block {
     Compress,
     Html,
     Ads,
+    Forward,
 }
 
 impl Block {
     /// All blocks, in the reference page's order.
-    pub(crate) const ALL: [Block; 18] = [
+    pub(crate) const ALL: [Block; 19] = [
         Block::File,
         Block::Server,
         Block::Limits,
@@ -52,6 +53,7 @@ impl Block {
         Block::Compress,
         Block::Html,
         Block::Ads,
+        Block::Forward,
     ];
 
     /// The block as an error names it.
@@ -75,6 +77,7 @@ impl Block {
             Block::Compress => "compress",
             Block::Html => "html",
             Block::Ads => "ads",
+            Block::Forward => "forward",
         }
     }
 
@@ -185,6 +188,7 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
         keys::RULE,
         keys::ADAPT,
         keys::HTML,
+        keys::FORWARD,
     ]
     .into_iter()
     .flatten()
@@ -219,6 +223,10 @@ mod tests {
             format!(
                 "{app}\nsite \"z.example\" {{ listen \":80\"; route \"/z/*\" {{\n{inside}\n}}; }}"
             )
+        };
+        let proxy = |inside: &str| {
+            let listen = "listen \"127.0.0.1:3128\"";
+            format!("site \"*\" {{ {listen}; route \"/*\" {{\n{inside}\n}}; }}")
         };
         let site = "site \"z.example\" { listen \":80\"; route \"/*\" { files \"/srv\"; }; }";
         let inside = |block: &str| format!("{block} {{\n{lines}\n}}\n{site}");
@@ -259,8 +267,11 @@ mod tests {
                 format!("site \"z.example\" {{\n{lines}\n{listen}\n{answer}\n}}")
             }
             Block::Route => {
-                let sources = ["files", "proxy", "redirect", "respond"];
+                let sources = ["files", "proxy", "redirect", "respond", "forward"];
                 let has_source = sources.iter().any(|source| !lacks(source));
+                if !lacks("forward") {
+                    return proxy(lines);
+                }
                 route(&format!("{lines}\n{}", if has_source { "" } else { "proxy \"app\"" }))
             }
             Block::Header => route(&format!("respond \"\"; header {{\n{lines}\n}}")),
@@ -268,6 +279,7 @@ mod tests {
             Block::Compress => route(&format!("proxy \"app\"; compress {{\n{lines}\n}}")),
             Block::Html => route(&format!("proxy \"app\"; html {{\n{lines}\n}}")),
             Block::Ads => route(&format!("proxy \"app\"; ads {{\n{lines}\n}}")),
+            Block::Forward => proxy(&format!("forward {{\n{lines}\n}}")),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kdl::KdlValue;
 
 use crate::model::{
-    Address, BucketKey, Coding, HashKey, HostHeader, PathMatch, Pattern, ValueMatch,
+    Address, BucketKey, Coding, Destination, HashKey, HostHeader, PathMatch, Pattern, ValueMatch,
 };
 use crate::prefix::{Addresses, Prefix};
 use crate::suggest;
@@ -26,6 +26,7 @@ pub(crate) enum Value {
     ProxyTarget(ProxyTarget),
     Pattern(Pattern),
     Prefix(Prefix),
+    Destination(Destination),
     HashKey(HashKey),
     HostHeader(HostHeader),
     /// Status codes or ports, from the first to the last.
@@ -320,7 +321,7 @@ macro_rules! from_value {
 from_value! {
     bool: Switch, u64: Number, Duration: Time, String: Text, &'static str: Word, Address: Address,
     Origin: Origin, ProxyTarget: ProxyTarget, Pattern: Pattern, HashKey: HashKey,
-    HostHeader: HostHeader, Prefix: Prefix, (u16, u16): Range,
+    HostHeader: HostHeader, Prefix: Prefix, Destination: Destination, (u16, u16): Range,
     Addresses: Addresses, PathMatch: Path, ValueMatch: Match, BucketKey: Bucket,
 }
 

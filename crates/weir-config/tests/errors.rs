@@ -42,6 +42,9 @@ fn around(file: &str) -> (&'static str, &'static str) {
             "site \"a.example\" { listen \":80\"; route \"/a/*\" { proxy \"http://a.example\"\n",
             "\n}; }",
         ),
+        "forward" => {
+            ("site \"*\" { listen \"127.0.0.1:3128\"; route \"/*\" { forward {\n", "\n}; }; }")
+        }
         _ => ("", ""),
     }
 }

@@ -4,6 +4,8 @@
 
 #[path = "properties/adapt.rs"]
 mod adapt;
+#[path = "properties/forward.rs"]
+mod forward;
 #[path = "properties/guard.rs"]
 mod guard;
 #[path = "properties/plugin.rs"]
@@ -89,7 +91,7 @@ fn token() -> impl Strategy<Value = String> {
         "😀", "1", "-1", "0x", "1.5e3", ".5", "site", "route", "server", "listen", "\":80\"",
         "\"/*\"", "respond", "\"a\"", "tls", "cache", "upstream", "header", "set", "limits",
         "workers", "plugin", "use", "allow", "guard", "rule", "class", "from", "rate", "pass",
-        "adapt", "compress", "\"br:5\"", "\\u{", "\\n", "'",
+        "adapt", "compress", "\"br:5\"", "forward", "\\u{", "\\n", "'",
     ]);
     prop_oneof![8 => fixed.prop_map(str::to_owned), 1 => ".{0,4}"]
 }

@@ -38,11 +38,13 @@ pub enum ErrorKind {
     Truncated,
     /// Every server is at its limit of requests or connections.
     Overloaded,
+    /// A forward proxy may not connect there.
+    Denied,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of their discriminants.
-    pub const ALL: [ErrorKind; 13] = [
+    pub const ALL: [ErrorKind; 14] = [
         ErrorKind::Config,
         ErrorKind::Request,
         ErrorKind::RequestBody,
@@ -56,6 +58,7 @@ impl ErrorKind {
         ErrorKind::ClosedEarly,
         ErrorKind::Truncated,
         ErrorKind::Overloaded,
+        ErrorKind::Denied,
     ];
 
     /// The kind's name in logs and metrics.
@@ -74,6 +77,7 @@ impl ErrorKind {
             ErrorKind::ClosedEarly => "closed_early",
             ErrorKind::Truncated => "truncated",
             ErrorKind::Overloaded => "overloaded",
+            ErrorKind::Denied => "denied",
         }
     }
 
@@ -92,6 +96,7 @@ impl ErrorKind {
                 StatusCode::GATEWAY_TIMEOUT
             }
             ErrorKind::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Denied => StatusCode::FORBIDDEN,
         }
     }
 
@@ -100,7 +105,11 @@ impl ErrorKind {
     pub fn is_servers_fault(self) -> bool {
         !matches!(
             self,
-            ErrorKind::Config | ErrorKind::Request | ErrorKind::RequestBody | ErrorKind::Overloaded
+            ErrorKind::Config
+                | ErrorKind::Request
+                | ErrorKind::RequestBody
+                | ErrorKind::Overloaded
+                | ErrorKind::Denied
         )
     }
 }
@@ -121,6 +130,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::ClosedEarly => "closed before a response",
             ErrorKind::Truncated => "response cut short",
             ErrorKind::Overloaded => "at its limit",
+            ErrorKind::Denied => "denied",
         })
     }
 }

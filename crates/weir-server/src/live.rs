@@ -1,25 +1,28 @@
 //! The configuration as the pipeline uses it: names resolved, files opened, headers parsed. Built
 //! once a (re)load and swapped whole; a request in flight keeps the one it started with.
 
+mod forward;
+mod proxy;
 mod tls;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use weir_cache::Cache;
-use weir_config::{self as config, Address, Config, HostHeader, Pattern};
+use weir_config::{self as config, Address, Config, Pattern};
 use weir_guard::Classes;
-use weir_http::forward::Via;
 use weir_net::tls::CertStore;
 use weir_origin::files::FileRoot;
 use weir_origin::upstream::Group;
 use weir_plugin::Plugins;
 
+pub(crate) use self::forward::{ForwardProxy, Origin};
+pub(crate) use self::proxy::{ProxySource, Toward};
 use self::tls::{Tls, build_tls};
 use crate::access_log::AccessLog;
 use crate::adapt::{AdsLists, Blocking, Offers, check_ads};
@@ -119,15 +122,6 @@ pub(crate) struct FilesSource {
     pub(crate) cache_control: Option<HeaderValue>,
 }
 
-pub(crate) struct ProxySource {
-    pub(crate) upstream: Arc<Upstream>,
-    pub(crate) strip_prefix: bool,
-    pub(crate) path_prefix: String,
-    pub(crate) host: HostHeader,
-    /// The route's name in requests to the origin, its own in the world.
-    pub(crate) via: Via,
-}
-
 /// A parsed header edit.
 pub(crate) enum Edit {
     Set(HeaderName, HeaderValue),
@@ -152,7 +146,16 @@ impl Source {
     /// Whether requests that go there cannot but wait.
     #[inline]
     pub(crate) fn is_overloaded(&self) -> bool {
-        matches!(self, Source::Proxy(proxy) if proxy.upstream.gate.is_overloaded())
+        matches!(self, Source::Proxy(proxy) if proxy.is_overloaded())
+    }
+
+    /// The forward proxy, if it is one.
+    #[inline]
+    pub(crate) fn forward_proxy(&self) -> Option<&Arc<ForwardProxy>> {
+        match self {
+            Source::Proxy(proxy) => proxy.forward_proxy(),
+            _ => None,
+        }
     }
 }
 
@@ -289,6 +292,7 @@ pub(crate) fn check_files(config: &Config) -> Result<(), StartError> {
         build_tls(config, listener, None)?;
     }
     check_ads(config)?;
+    forward::check(config)?;
     config.upstreams.iter().try_for_each(|upstream| build_group(upstream, 1).map(drop))
 }
 
@@ -345,16 +349,16 @@ fn open_logs(
     Ok(logs)
 }
 
-/// By the route's scope.
 /// What routes are given that was there before them.
 struct Kept {
+    /// By the route's scope.
     variants: HashMap<u64, Arc<Variants>>,
     lists: AdsLists,
 }
 
 fn build_site(
     site: &config::Site,
-    config: &Config,
+    config: &Arc<Config>,
     groups: &HashMap<String, Arc<Upstream>>,
     logs: &[Arc<AccessLog>],
     kept: &Kept,
@@ -376,7 +380,7 @@ fn build_site(
 fn build_route(
     route: &config::Route,
     site: &Arc<SiteInfo>,
-    config: &Config,
+    config: &Arc<Config>,
     groups: &HashMap<String, Arc<Upstream>>,
     kept: &Kept,
     around: &Surroundings<'_>,
@@ -393,7 +397,11 @@ fn build_route(
             precompressed: files.precompressed,
             cache_control: files.cache_control.as_deref().map(header_value).transpose()?,
         }),
-        config::Source::Proxy(proxy) => Source::Proxy(build_proxy(proxy, groups, via(scope))?),
+        config::Source::Proxy(proxy) => Source::Proxy(ProxySource::build(proxy, groups, scope)?),
+        config::Source::Forward(settings) => {
+            let proxy = ForwardProxy::build(settings, config, around)?;
+            Source::Proxy(ProxySource::forward(proxy, scope))
+        }
         config::Source::Redirect { status, location } => {
             Source::Redirect { status: status_code(*status)?, location: location.clone() }
         }
@@ -431,30 +439,6 @@ fn build_route(
     })
 }
 
-fn build_proxy(
-    proxy: &config::Proxy,
-    groups: &HashMap<String, Arc<Upstream>>,
-    via: Via,
-) -> Result<ProxySource, StartError> {
-    let name = &proxy.upstream;
-    let unknown = || StartError::UnknownUpstream { name: name.clone() };
-    let upstream = groups.get(name).ok_or_else(unknown)?;
-    Ok(ProxySource {
-        upstream: Arc::clone(upstream),
-        strip_prefix: proxy.strip_prefix,
-        path_prefix: proxy.path_prefix.clone(),
-        host: proxy.host.clone(),
-        via,
-    })
-}
-
-/// The name in Via of the route with this scope: another one in each process.
-fn via(scope: u64) -> Via {
-    static PROCESS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    // Half of the bits are enough: a name met by chance costs a request its place in a fill.
-    Via::new(PROCESS.hash_one(scope) as u32)
-}
-
 /// The partition depends on what decides about a response's bytes, and on nothing else.
 fn scope(site: &str, route: &config::Route) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -472,6 +456,7 @@ fn scope(site: &str, route: &config::Route) -> u64 {
             format!("{:?}", route.request_headers).hash(&mut hasher);
         }
         config::Source::Redirect { .. } | config::Source::Respond { .. } => 2.hash(&mut hasher),
+        config::Source::Forward(_) => (3, format!("{:?}", route.request_headers)).hash(&mut hasher),
     }
     hasher.finish()
 }

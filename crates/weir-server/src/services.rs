@@ -8,12 +8,13 @@ use http::{HeaderMap, Method, Request, Uri, Version};
 use http_body_util::BodyExt;
 use weir_cache::policy::{self, Exchange, Rules};
 use weir_cache::{Key, KeyRef, Lookup, Object, PurgeMode, RequestDirectives};
+use weir_http::host::Host;
 use weir_http::{host, path};
 use weir_origin::upstream::{Choice, Extra, HostPolicy, RequestBody};
 use weir_plugin::{CallBody, Calling, ContentError, Injection, Services, StoredResponse, Value};
 
 use crate::live::{Live, Route, Source};
-use crate::pipeline::{key_authority, scopes};
+use crate::pipeline::{key_authority, key_hosts, scopes};
 use crate::shared::{Shared, coarse_unix_ms};
 
 /// The server, for plugins. It is made before the server is.
@@ -159,7 +160,7 @@ fn describe(object: &Object, now_ms: u64) -> StoredResponse {
 /// Stored content by its URL.
 struct Wanted {
     url: String,
-    host: String,
+    host: Host<'static>,
     path: String,
     query: Option<String>,
     is_secure: bool,
@@ -175,7 +176,7 @@ impl Wanted {
         let path = path::normalise(uri.path()).map_err(|cause| wrong(cause.to_string()))?;
         Ok(Wanted {
             url: url.to_owned(),
-            host: host.name.into_owned(),
+            host: host.into_owned(),
             path: path.as_str().to_owned(),
             query: uri.query().map(str::to_owned),
             is_secure: uri.scheme_str() == Some("https"),
@@ -190,7 +191,7 @@ impl Wanted {
     fn routes(&self, live: &Live) -> Result<Vec<Arc<Route>>, ContentError> {
         let mut found: Vec<Arc<Route>> = Vec::new();
         for listener in live.listeners.iter().flatten() {
-            let Some(site) = listener.hosts.find(&self.host) else { continue };
+            let Some(site) = listener.hosts.find(&self.host.name) else { continue };
             let Some(route) = site.routes.find(&self.path) else { continue };
             if !found.iter().any(|known| Arc::ptr_eq(known, route)) {
                 found.push(Arc::clone(route));
@@ -211,14 +212,22 @@ impl Wanted {
 
     fn keys(&self, route: &Route) -> Vec<Key> {
         let path_and_query = self.path_and_query(route);
-        let authority = key_authority(route, &self.host);
-        let key = |scope| KeyRef { scope, authority, path_and_query: &path_and_query }.to_key();
-        scopes(route).map(key).collect()
+        let key = |host: &str, scope| {
+            let authority = key_authority(route, host);
+            KeyRef { scope, authority, path_and_query: &path_and_query }.to_key()
+        };
+        let hosts = key_hosts(route, &self.host);
+        let of_host =
+            |host: &String| scopes(route).map(|scope| key(host, scope)).collect::<Vec<_>>();
+        hosts.iter().flat_map(of_host).collect()
     }
 
     fn key(&self, route: &Route, is_secure: bool) -> Key {
         let scope = crate::pipeline::plain_scope(route, is_secure);
-        let authority = key_authority(route, &self.host);
+        let hosts = key_hosts(route, &self.host);
+        // One for each scheme where they differ, that of `https` last.
+        let host = if is_secure { hosts.last() } else { hosts.first() };
+        let authority = key_authority(route, host.map_or("", String::as_str));
         KeyRef { scope, authority, path_and_query: &self.path_and_query(route) }.to_key()
     }
 }

@@ -2,6 +2,7 @@
 //! that returns `None` has reported why, or was not given a value whose error is reported already.
 
 mod adapt;
+mod forward;
 mod guard;
 mod html;
 mod listeners;
@@ -21,6 +22,7 @@ use crate::source::{Source, Span};
 use crate::suggest;
 use crate::url::Origin;
 
+pub(crate) use forward::PORTS_DEFAULT;
 use guard::Known;
 pub(crate) use guard::default_answer;
 

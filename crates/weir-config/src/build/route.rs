@@ -11,7 +11,7 @@ use crate::url::ProxyTarget;
 use super::{Build, Expected};
 
 /// The keys that say what answers; a route has exactly one.
-const SOURCES: [&str; 4] = ["files", "proxy", "redirect", "respond"];
+const SOURCES: [&str; 5] = ["files", "proxy", "redirect", "respond", "forward"];
 
 impl Build<'_, '_> {
     pub(super) fn route(&mut self, line: &Line) -> Option<Route> {
@@ -24,9 +24,9 @@ impl Build<'_, '_> {
             None => Vec::new(),
         };
         if let Some(first) = lines.one("request-header").and_then(|line| line.lines.iter().next())
-            && lines.one("proxy").is_none()
+            && lines.one("proxy").or_else(|| lines.one("forward")).is_none()
         {
-            let message = "`request-header` has no meaning without `proxy`";
+            let message = "`request-header` has no meaning without `proxy` or `forward`";
             self.source.error(first.span, message);
         }
         let plugins = self.uses(line);
@@ -63,6 +63,7 @@ impl Build<'_, '_> {
         match line.key.name {
             "files" => self.files(line).map(Source::Files),
             "proxy" => self.proxy(line).map(Source::Proxy),
+            "forward" => self.forward(line).map(|forward| Source::Forward(Box::new(forward))),
             "redirect" => Some(Source::Redirect {
                 status: line.value("status")?,
                 location: line.value("location")?,
@@ -183,5 +184,5 @@ impl Build<'_, '_> {
 /// True if what answers the route is known, and made anew for each request.
 pub(super) fn is_never_stored(route: &Line) -> bool {
     let has = |keys: &[&str]| keys.iter().any(|key| route.lines.one(key).is_some());
-    has(&SOURCES) && !has(&["files", "proxy"])
+    has(&SOURCES) && !has(&["files", "proxy", "forward"])
 }

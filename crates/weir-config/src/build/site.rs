@@ -23,6 +23,7 @@ impl Build<'_, '_> {
         self.check_count(line, "listen", LISTENERS_MAX, "listen \":80\"");
         let plugins = self.names_used(line);
         let routes = self.routes(line);
+        self.check_forward(line);
         Some(Site {
             names,
             listeners: listeners?,

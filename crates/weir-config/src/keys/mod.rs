@@ -1,6 +1,7 @@
 //! The keys themselves, a table for each part of the file. See [`crate::table`] for the types.
 
 mod adapt;
+mod forward;
 mod guard;
 mod html;
 mod plugin;
@@ -12,6 +13,7 @@ mod top;
 mod upstream;
 
 pub(crate) use adapt::ADAPT;
+pub(crate) use forward::FORWARD;
 pub(crate) use guard::GUARD;
 pub(crate) use html::HTML;
 pub(crate) use plugin::PLUGIN;

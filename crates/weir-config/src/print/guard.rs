@@ -131,7 +131,7 @@ impl Printer {
     }
 
     /// A line of a key with these values, unless there is none.
-    fn values(&mut self, key: &str, values: impl Iterator<Item = String>) {
+    pub(super) fn values(&mut self, key: &str, values: impl Iterator<Item = String>) {
         let values: Vec<String> = values.collect();
         if !values.is_empty() {
             self.line(format_args!("{key} {}", values.join(" ")));
@@ -146,7 +146,7 @@ impl Printer {
         self.values(key, lists.chain(own));
     }
 
-    fn ports(&mut self, key: &str, ports: &[(u16, u16)]) {
+    pub(super) fn ports(&mut self, key: &str, ports: &[(u16, u16)]) {
         self.values(
             key,
             ports.iter().map(|(low, high)| match low == high {

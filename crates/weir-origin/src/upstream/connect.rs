@@ -24,6 +24,8 @@ use super::request::Outgoing;
 use super::server::Server;
 use super::stream::{Link, Open, Socket, Stream, Wire};
 use super::tls::{Tls, is_http2};
+use super::way::Way;
+use crate::egress::Egress;
 use crate::error::{ErrorKind, OriginError};
 
 /// A shared HTTP/2 connection.
@@ -65,6 +67,8 @@ pub(super) struct Connector {
     protocol: UpstreamProtocol,
     timeout: Duration,
     tls: Option<Tls>,
+    /// Where it may connect to; `None` means wherever its servers are.
+    egress: Option<Arc<Egress>>,
     http2: http2::Builder<TokioExecutor>,
 }
 
@@ -75,6 +79,20 @@ impl Connector {
             true => Some(Tls::new(&config.tls, config.protocol, &config.name)?),
             false => None,
         };
+        Ok(Connector::with(config, tls, None))
+    }
+
+    /// One that connects only where `way` leads.
+    pub(super) fn by(config: &Upstream, way: &Way) -> Result<Connector, OriginError> {
+        if way.tls.is_none() && config.servers.iter().any(|server| server.tls) {
+            // Not in cleartext instead.
+            let cause = "there are no roots to verify it by";
+            return Err(OriginError::new(ErrorKind::Config, &*config.name, cause));
+        }
+        Ok(Connector::with(config, way.tls.clone(), Some(Arc::clone(&way.egress))))
+    }
+
+    fn with(config: &Upstream, tls: Option<Tls>, egress: Option<Arc<Egress>>) -> Connector {
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -84,7 +102,7 @@ impl Connector {
             .keep_alive_interval(HTTP2_PING_INTERVAL)
             .keep_alive_timeout(HTTP2_PING_TIMEOUT);
         let (protocol, timeout) = (config.protocol, config.connect_timeout);
-        Ok(Connector { protocol, timeout, tls, http2 })
+        Connector { protocol, timeout, tls, egress, http2 }
     }
 
     /// Whether connections to `server` are, or may turn out to be, shared HTTP/2 connections.
@@ -129,7 +147,7 @@ impl Connector {
         http1_only: bool,
         open: Open,
     ) -> Result<Fresh, OriginError> {
-        let socket = dial(&server.target, resolved, &server.name).await?;
+        let socket = dial(&server.target, resolved, &server.name, self.egress.as_deref()).await?;
         let prior_knowledge = self.protocol == UpstreamProtocol::Http2;
         let (stream, http2) = match (&self.tls, &server.tls_name) {
             (Some(tls), Some(name)) => {

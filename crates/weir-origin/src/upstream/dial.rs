@@ -15,33 +15,54 @@ use weir_config::Target;
 
 use super::limits::{ADDRESS_STAGGER, ADDRESSES_MAX, DNS_FRESH, DNS_STALE};
 use super::stream::Socket;
+use crate::egress::{Denied, Egress};
 use crate::error::{ErrorKind, OriginError};
 
 /// The last answer for one server's name.
 #[derive(Debug, Default)]
 pub(super) struct Resolved(Mutex<Option<(Instant, Arc<[SocketAddr]>)>>);
 
-/// Connects to `target`, without a time limit of its own.
+/// Connects to `target`, without a time limit of its own; where `egress` says that it may go.
 pub(super) async fn dial(
     target: &Target,
     resolved: &Resolved,
     server: &str,
+    egress: Option<&Egress>,
 ) -> Result<Socket, OriginError> {
     match target {
         Target::Unix(path) => unix(path).await.map_err(|error| connect_error(server, error)),
         Target::Host(host, port) => {
-            let tcp = match literal(host) {
-                Some(address) => TcpStream::connect(SocketAddr::new(address, *port)).await,
-                None => {
-                    let addresses = resolved.lookup(host, *port, server).await?;
-                    race(&addresses, TcpStream::connect).await
-                }
+            let addresses: Arc<[SocketAddr]> = match literal(host) {
+                Some(address) => [SocketAddr::new(address, *port)].into(),
+                None => resolved.lookup(host, *port, server).await?,
             };
-            let tcp = tcp.map_err(|error| connect_error(server, error))?;
+            let tcp = match egress {
+                Some(egress) => go_out(egress, (host, *port), &addresses, server).await?,
+                None => race(&addresses, TcpStream::connect)
+                    .await
+                    .map_err(|error| connect_error(server, error))?,
+            };
             // Requests are written whole; waiting to fill segments would only delay them.
             tcp.set_nodelay(true).map_err(|error| connect_error(server, error))?;
             Ok(Socket::Tcp(tcp))
         }
+    }
+}
+
+/// Connects to one of a name's addresses that may be connected to.
+async fn go_out(
+    egress: &Egress,
+    (host, port): (&str, u16),
+    addresses: &[SocketAddr],
+    server: &str,
+) -> Result<TcpStream, OriginError> {
+    let denied = |why: Denied| OriginError::new(ErrorKind::Denied, server, why);
+    let chosen = egress.choose(host, port, addresses).map_err(denied)?;
+    let connected = race(&chosen, TcpStream::connect).await;
+    let tcp = connected.map_err(|error| connect_error(server, error))?;
+    match (tcp.local_addr(), tcp.peer_addr()) {
+        (Ok(local), Ok(peer)) if egress.is_back(local, peer) => Err(denied(Denied::Own)),
+        _ => Ok(tcp),
     }
 }
 
@@ -151,6 +172,44 @@ mod tests {
             let took_ms = start.elapsed().as_millis() as u64;
             assert!((expect_ms..expect_ms + 5).contains(&took_ms), "{plan:?}: {took_ms} ms");
         }
+    }
+
+    /// Where a forward proxy may go, on a machine without a way out.
+    fn egress(port: u16, private: &str) -> Egress {
+        let text = format!(
+            "site \"*\" {{ listen \"127.0.0.1:3128\"; route \"/*\" {{ \
+             forward {{ ports {port}; private \"{private}\"; }}; }}; }}"
+        );
+        let config = weir_config::parse("weir.kdl", &text).unwrap();
+        match &config.sites[0].routes[0].source {
+            weir_config::Source::Forward(forward) => Egress::new(forward, Vec::new()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A name that is public at first and private at the next question, and one that is both.
+    #[tokio::test]
+    async fn a_name_that_changes_its_address_gains_nothing() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Target::Host("rebinding.example".to_owned(), port);
+        let answers = |ips: &[[u8; 4]]| {
+            let addresses = ips.iter().map(|ip| SocketAddr::from((*ip, port))).collect();
+            Resolved(Mutex::new(Some((Instant::now(), addresses))))
+        };
+        let go = async |resolved: &Resolved, private: &str| {
+            dial(&target, resolved, "test", Some(&egress(port, private))).await
+        };
+        let kind = |outcome: Result<Socket, OriginError>| outcome.err().map(|error| error.kind());
+        // What is asked first opens nothing for what is answered next.
+        let first = answers(&[[127, 0, 0, 1]]);
+        assert_eq!(kind(go(&first, "127.0.0.1").await), None);
+        *first.0.lock() = answers(&[[127, 0, 0, 2]]).0.into_inner();
+        assert_eq!(kind(go(&first, "127.0.0.1").await), Some(ErrorKind::Denied));
+        // Among several, those that are not allowed are left out: nothing listens at the other.
+        let both = answers(&[[127, 0, 0, 1], [127, 0, 0, 2]]);
+        assert_eq!(kind(go(&both, "127.0.0.2").await), Some(ErrorKind::Connect));
+        assert_eq!(kind(go(&both, "10.0.0.0/8").await), Some(ErrorKind::Denied));
     }
 
     #[tokio::test]

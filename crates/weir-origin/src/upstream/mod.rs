@@ -37,6 +37,7 @@ mod status;
 mod stream;
 mod timer;
 mod tls;
+mod way;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -64,6 +65,7 @@ pub use self::peer::{Peer, PeerTls};
 pub use self::request::RequestBody;
 pub use self::response::{MadeBody, ResponseBody, Tunnel};
 pub use self::status::{GroupStatus, ServerStatus};
+pub use self::way::Way;
 
 /// What sending needs to know beside the request itself.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +110,23 @@ impl Group {
     /// # Errors
     /// [`ErrorKind::Config`] with the file or the name that cannot be used.
     pub fn new(config: &Upstream, workers: usize) -> Result<Arc<Group>, OriginError> {
+        Group::with(config, workers, Connector::new(config)?)
+    }
+
+    /// The same for servers that a client has named: it connects only where `way` leads, and
+    /// verifies them as that says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] with the name that cannot be used.
+    pub fn toward(config: &Upstream, workers: usize, way: &Way) -> Result<Arc<Group>, OriginError> {
+        Group::with(config, workers, Connector::by(config, way)?)
+    }
+
+    fn with(
+        config: &Upstream,
+        workers: usize,
+        connector: Connector,
+    ) -> Result<Arc<Group>, OriginError> {
         let epoch = Instant::now();
         let servers = config
             .servers
@@ -123,7 +142,7 @@ impl Group {
             pools: servers.iter().map(|_| Pool::default()).collect(),
         };
         Ok(Arc::new(Group {
-            connector: Connector::new(config)?,
+            connector,
             resolved: servers.iter().map(|_| Resolved::default()).collect(),
             workers: (0..workers.max(1)).map(|_| worker()).collect(),
             servers,
@@ -201,7 +220,11 @@ impl Group {
     }
 
     fn may_try_again(&self, error: &OriginError, job: &Job, tried: &[usize]) -> bool {
-        if !error.may_retry() || !job.is_whole() || tried.len() > self.config.retries as usize {
+        if !error.may_retry()
+            || error.kind() == ErrorKind::Denied
+            || !job.is_whole()
+            || tried.len() > self.config.retries as usize
+        {
             return false;
         }
         // To ask the same server again would only wait as long again or meet the same limit.

@@ -22,6 +22,7 @@ const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
 /// A group's TLS settings, ready for use.
+#[derive(Clone)]
 pub(super) struct Tls {
     /// Offers what the group's `protocol` allows.
     pub(super) any: TlsConnector,

@@ -3,11 +3,12 @@
 use http::Uri;
 use serde::{Deserialize, Serialize};
 use weir_cache::{KeyRef, PurgeMode};
+use weir_http::host::Host;
 use weir_http::{host, path};
 
 use crate::Server;
 use crate::live::{Live, Route, Site, Source};
-use crate::pipeline::{key_authority, scopes};
+use crate::pipeline::{key_authority, key_hosts, scopes};
 use crate::shared::coarse_unix_ms;
 use std::sync::Arc;
 
@@ -111,7 +112,7 @@ fn purge_url(server: &Server, live: &Live, url: &str, mode: PurgeMode) -> Result
         }
         seen.push(Arc::as_ptr(site));
         if let Some(route) = site.routes.find(path.as_str()) {
-            purged += purge_in(server, route, &host.name, path.as_str(), uri.query(), mode);
+            purged += purge_in(server, route, &host, path.as_str(), uri.query(), mode);
         }
     }
     if known { Ok(purged) } else { Err(unknown_site(live, &host.name)) }
@@ -120,19 +121,20 @@ fn purge_url(server: &Server, live: &Live, url: &str, mode: PurgeMode) -> Result
 fn purge_in(
     server: &Server,
     route: &Route,
-    host: &str,
+    host: &Host<'_>,
     path: &str,
     query: Option<&str>,
     mode: PurgeMode,
 ) -> usize {
     let query = query.filter(|_| !matches!(route.source, Source::Files(_)));
     let path = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-    let purge = |scope| {
+    let purge = |host: &str, scope| {
         let authority = key_authority(route, host);
         let key = KeyRef { scope, authority, path_and_query: &path };
         server.shared().cache.purge(&key, mode)
     };
-    scopes(route).map(purge).sum()
+    let hosts = key_hosts(route, host);
+    hosts.iter().map(|host| scopes(route).map(|scope| purge(host, scope)).sum::<usize>()).sum()
 }
 
 fn unknown_site(live: &Live, name: &str) -> String {

@@ -2,6 +2,7 @@
 //! and route, so that they survive a reload. Rendering is in [`render`].
 
 mod adapt;
+mod forward;
 mod guard;
 mod histogram;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod status;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+pub(crate) use forward::ForwardCounts;
 pub(crate) use histogram::Histogram;
 pub(crate) use registry::Registry;
 use status::{STATUS_SLOTS, slot, slot_status};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::RouteMetrics;
+use super::{ForwardCounts, RouteMetrics};
 use crate::adapt::Counts;
 
 /// Routes remembered, counting those of past configurations. Later ones share one row.
@@ -21,6 +21,8 @@ pub(crate) struct Registry {
     pub(crate) unrouted: Arc<RouteMetrics>,
     /// What becomes of pages, and of requests that lists of ads block.
     pub(crate) pages: Arc<Counts>,
+    /// What becomes of requests to forward proxies.
+    pub(crate) forward: ForwardCounts,
 }
 
 impl Registry {
@@ -30,6 +32,7 @@ impl Registry {
             routes: Mutex::new(BTreeMap::new()),
             unrouted: Arc::new(RouteMetrics::new("", "", workers)),
             pages: Arc::default(),
+            forward: ForwardCounts::default(),
         }
     }
 

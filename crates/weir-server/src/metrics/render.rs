@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use weir_net::Reaped;
 
 use super::histogram::BOUNDS_US;
-use super::{adapt, guard, plugins};
+use super::{adapt, forward, guard, plugins};
 use crate::body_budget::BODY_BUDGET_BYTES;
 use crate::shared::{Connections, Shared};
 
@@ -23,6 +23,7 @@ pub(crate) fn render(shared: &Shared) -> String {
     bodies(&mut page, shared);
     cache(&mut page, shared);
     upstreams(&mut page, shared);
+    forward::forward(&mut page, shared);
     guard::guard(&mut page, shared);
     adapt::adapt(&mut page, shared);
     plugins::plugins(&mut page, shared);

@@ -21,7 +21,8 @@ pub(super) fn judge(connection: &Connection, routed: &Routed<'_>, head: &Parts) 
     let blocking = routed.route.blocking.as_ref()?;
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let host = routed.host.as_ref().map_or("", |host| &host.name);
-    let wish = Wish { is_secure: connection.tls, host, target };
+    let is_secure = routed.origin.as_ref().map_or(connection.tls, |origin| origin.tls);
+    let wish = Wish { is_secure, host, target };
     blocking.judge(&wish, |name| field(&head.headers, name))
 }
 

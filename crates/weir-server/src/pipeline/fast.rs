@@ -61,6 +61,10 @@ pub(crate) fn answer(
     };
     let path = path::normalise(raw_path).ok()?;
     let route = site.routes.find(path.as_str())?;
+    if route.source.forward_proxy().is_some() {
+        // It names no origin: the full path says so.
+        return None;
+    }
 
     // What lists of ads block goes no further, and is answered by the full path.
     if ads::is_blocked(connection, route, head, &request) {

@@ -72,6 +72,7 @@ mod tests {
             undefined_content: false,
             variant: 0,
             upstream: None,
+            origin: None,
             instead: None,
         };
         let check = |template: &str, expected: &str| {

@@ -58,6 +58,11 @@ fn introduce(
         port: connection.port,
         trust: is_trusted(connection, peer),
     };
+    if route.source.forward_proxy().is_some() {
+        // Who uses a forward proxy is nobody else's business.
+        strip_client(headers);
+        return Extra::default();
+    }
     let is_edited = |edit: &Edit| match edit {
         Edit::Set(name, _) | Edit::Add(name, _) | Edit::Remove(name) => is_about_client(name),
     };

@@ -22,7 +22,7 @@ use weir_plugin::{Answer, ResponseHead};
 use super::plugins::{Filled, Passage, Storing};
 use super::refuse::Refusal;
 use super::{Ask, Target};
-use super::{forward, reply};
+use super::{forward, forward_mode, reply};
 use crate::connection::Connection;
 use crate::live::{Route, Source};
 use crate::seldom::Seldom;
@@ -168,7 +168,7 @@ async fn ask_origin(
         None => forward::remove_conditions(&mut outgoing.head.headers),
     }
     let (request, choice) = outgoing.with(RequestBody::Empty);
-    let upstream = target.upstream.as_ref().unwrap_or(&source.upstream);
+    let upstream = forward_mode::upstream(source, target).map_err(Unasked::Failed)?;
     let began = Instant::now();
     // Whoever leaves before it is its turn asks for nothing; once sent, a fill goes on.
     let gone = async {
@@ -186,7 +186,9 @@ async fn ask_origin(
 }
 
 fn failed(leading: &Leading, flight: Lead, error: OriginError) -> Led {
-    match leading.stale.as_ref().filter(|stale| stale.on_error) {
+    // What may not be asked is not answered for either.
+    let is_failure = error.kind() != ErrorKind::Denied;
+    match leading.stale.as_ref().filter(|stale| stale.on_error && is_failure) {
         Some(stale) => {
             flight.release(Arc::clone(&stale.object));
             Led::Stale(Arc::clone(&stale.object))

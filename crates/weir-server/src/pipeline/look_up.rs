@@ -9,12 +9,13 @@ use http::{Method, StatusCode};
 use weir_cache::policy::StaleBecause;
 use weir_cache::{KeyRef, Lookup, Mark, Object, PurgeMode, RequestDirectives, Stale};
 use weir_http::cache_status::Forward;
+use weir_http::host::Host;
 use weir_origin::files::Accepted;
 
 use super::Target;
 use super::route::Routed;
 use crate::connection::Connection;
-use crate::live::{FilesSource, Route, Source};
+use crate::live::{FilesSource, Origin, Route, Source};
 
 /// Tells the two schemes' keys apart: an origin may redirect one to the other.
 const TLS_SCOPE: u64 = 1 << 63;
@@ -260,7 +261,12 @@ fn look_up_response(
 /// A route's partition for one scheme and one set of acceptable codings.
 pub(crate) fn scope(route: &Route, tls: bool, accepted: Accepted) -> u64 {
     let scope = route.scope & !TLS_SCOPE;
-    let tells = tls && !matches!(route.source, Source::Files(_));
+    let tells = match &route.source {
+        Source::Files(_) => false,
+        // Their keys have the origin's scheme.
+        Source::Proxy(proxy) if proxy.forward_proxy().is_some() => false,
+        _ => tls,
+    };
     let scope = if tells { scope | TLS_SCOPE } else { scope };
     scope ^ accepted.fingerprint()
 }
@@ -306,6 +312,19 @@ pub(crate) fn key_authority<'a>(route: &Route, host: &'a str) -> &'a str {
         Source::Files(_) => "",
         _ => host,
     }
+}
+
+/// Whatever a host that a URL names may be called in keys of the route; to a forward proxy it is
+/// another origin by each scheme.
+pub(crate) fn key_hosts(route: &Route, host: &Host<'_>) -> Vec<String> {
+    if route.source.forward_proxy().is_none() {
+        return vec![host.name.clone().into_owned()];
+    }
+    let key = |tls| {
+        let name = host.name.clone().into_owned();
+        Origin { tls, name, port: host.port_or_default(tls) }.key()
+    };
+    vec![key(false), key(true)]
 }
 
 /// The path-and-query part of a request's key.

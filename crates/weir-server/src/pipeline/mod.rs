@@ -14,6 +14,7 @@ pub(crate) mod fast;
 mod files;
 mod fixed;
 mod forward;
+mod forward_mode;
 mod gather;
 mod lead;
 mod look_up;
@@ -42,7 +43,7 @@ use crate::adapt::Asked;
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
 use crate::guard::Decided;
-use crate::live::{Route, Source};
+use crate::live::{Live, Origin, Route, Source};
 use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::{coarse_unix_ms, unix_ms};
@@ -52,11 +53,12 @@ pub(crate) use adapt::WEIR_ADAPT;
 use content::Content;
 pub(crate) use forward::Introduction;
 use look_up::{Found, Missed};
-pub(crate) use look_up::{key_authority, plain_scope, scopes};
+pub(crate) use look_up::{key_authority, key_hosts, plain_scope, scopes};
 pub(crate) use plugins::{Begun, Passage, has_no_content};
 use refuse::Refusal;
 use reply::Answer;
 pub(crate) use reply::storable;
+use route::Unrouted;
 use weir_cache::Object;
 use weir_http::request::Notes;
 
@@ -91,8 +93,10 @@ pub(crate) struct Target {
     variant: u64,
     /// The upstream that plugins have chosen.
     upstream: Option<Arc<Upstream>>,
-    /// What plugins have the source asked instead of what was looked up; `authority`, `forward` and
-    /// `undefined_content` are of this.
+    /// Where it is that the request names, if the route is a forward proxy.
+    origin: Option<Arc<Origin>>,
+    /// What plugins have the source asked instead of what was looked up; `authority`, `forward`,
+    /// `undefined_content` and `origin` are of this.
     instead: Option<Arc<Instead>>,
 }
 
@@ -109,11 +113,12 @@ impl Target {
     ///
     /// # Errors
     /// The refusal to answer with: a head that a client's could not be either.
-    fn ask_instead(&mut self, mut head: Parts, route: &Arc<Route>) -> Result<(), route::Unrouted> {
+    fn ask_instead(&mut self, mut head: Parts, route: &Arc<Route>) -> Result<(), Unrouted> {
         let asked = route::keep(&head, route)?.into_target(&head.uri);
         self.authority = asked.authority;
         self.forward = asked.forward;
         self.undefined_content = asked.undefined_content;
+        self.origin = asked.origin;
         // An upgrade is the client's own.
         head.extensions.clear();
         self.instead = Some(Arc::new(Instead { head, path: asked.path }));
@@ -155,15 +160,7 @@ pub(crate) fn serve(
     // Route.
     let routed = match route::route(&live, connection, &head) {
         Ok(routed) => routed,
-        Err(route::Unrouted { mut refusal, site }) => {
-            if let Some(site) = site.or_else(|| live.nobody(connection.listener)) {
-                let admitted = admit::admit_unrouted(&site, &head, started, &mut record);
-                refusal = admitted.err().unwrap_or(refusal);
-                record.set_site(site, &head.method, &head.uri, version, &head.headers);
-            }
-            let response = refuse::refuse(refusal, record, &head, body.as_ref());
-            return unread::reply(response, version, body);
-        }
+        Err(unrouted) => return refuse_unrouted(&live, unrouted, record, &head, body),
     };
     let route = Arc::clone(routed.route);
     record.set_route(&route, &head.method, &head.uri, head.version, &head.headers);
@@ -174,7 +171,9 @@ pub(crate) fn serve(
     // Admit.
     let Seen { decided, begun } = seen;
     let decided = decided.unwrap_or_else(|| admit::decide(connection, &routed, &head, started));
-    if let Err(refusal) = admit::admit(&route, &head.method, routed.framing, decided, &mut record) {
+    let admitted = admit::admit(&route, &head.method, routed.framing, decided, &mut record);
+    // A forward proxy is not for everybody, and does not go everywhere.
+    if let Err(refusal) = admitted.and_then(|()| forward_mode::judge(connection, &routed)) {
         let response = refuse::refuse(refusal, record, &head, body.as_ref());
         return unread::reply(response, version, body);
     }
@@ -211,6 +210,25 @@ pub(crate) fn serve(
     }
 }
 
+/// Answers a request that no route is for.
+fn refuse_unrouted(
+    live: &Live,
+    Unrouted { mut refusal, site }: Unrouted,
+    mut record: Record,
+    head: &Parts,
+    body: Option<Incoming>,
+) -> Reply {
+    let listener = record.connection().listener;
+    if let Some(site) = site.or_else(|| live.nobody(listener)) {
+        let started = record.started();
+        let admitted = admit::admit_unrouted(&site, head, started, &mut record);
+        refusal = admitted.err().unwrap_or(refusal);
+        record.set_site(site, &head.method, &head.uri, head.version, &head.headers);
+    }
+    let response = refuse::refuse(refusal, record, head, body.as_ref());
+    unread::reply(response, head.version, body)
+}
+
 /// Goes on with a request that the plugins of `route` have let pass, and perhaps changed.
 async fn proceed(
     connection: &Arc<Connection>,
@@ -225,11 +243,12 @@ async fn proceed(
     let found = route::again(&live, connection, &head, &route, wishes).and_then(|routed| {
         record.change_route(routed.route);
         admit::judge(&routed, &head, wishes.verdict.as_deref(), &mut record)?;
+        forward_mode::judge_again(connection, &routed)?;
         Ok((Arc::clone(routed.route), routed))
     });
     let (route, routed) = match found {
         Ok(found) => found,
-        Err(route::Unrouted { refusal, .. }) => {
+        Err(Unrouted { refusal, .. }) => {
             let client = body.as_ref().and_then(Content::client);
             return refuse::refuse(refusal, record, &head, client);
         }
@@ -273,7 +292,7 @@ async fn proceed(
             // What another method is answered is not what this one's answer is stored as.
             missed = Missed::passed();
         }
-        if let Err(route::Unrouted { refusal, .. }) = target.ask_instead(*changed, &route) {
+        if let Err(Unrouted { refusal, .. }) = target.ask_instead(*changed, &route) {
             let client = body.as_ref().and_then(Content::client);
             return refuse::refuse(refusal, record, &head, client);
         }
@@ -370,6 +389,11 @@ impl Ask {
     /// Ends the request with a plugin's own answer.
     fn answered(self, answer: weir_plugin::Answer) -> Response<ReplyBody> {
         plugins::answered(self.record, &self.head, self.body.as_ref(), answer)
+    }
+
+    /// Whether its URL is one of `https`.
+    fn is_secure(&self) -> bool {
+        self.target.origin.as_ref().map_or(self.connection().tls, |origin| origin.tls)
     }
 
     fn has_body(&self) -> bool {

@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use weir_cache::policy::{Target as CacheTarget, invalidated};
 use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode};
 use weir_http::cache_status::{CacheStatus, Forward};
+use weir_origin::egress::Denied;
 use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
@@ -14,15 +15,16 @@ use super::forward::Outgoing;
 use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
 use super::plugins::{self, Filled};
-use super::refuse::{Refusal, Turned};
+use super::refuse::{Barred, Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, forward, gather, tunnel};
+use super::{Ask, forward, forward_mode, gather, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
 use crate::shared::coarse_unix_ms;
 use crate::upstream::Upstream;
+use std::error::Error as _;
 use std::sync::Arc;
 
 /// Rounds of waiting for others before a request goes to the origin by itself.
@@ -171,8 +173,10 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         return ask.refuse(Refusal::NotFound, CacheResult::None);
     };
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
-    let upstream = Arc::clone(ask.target.upstream.as_ref().unwrap_or(&source.upstream));
-    let connection = Arc::clone(ask.connection());
+    let upstream = match forward_mode::upstream(source, &ask.target) {
+        Ok(upstream) => upstream,
+        Err(error) => return failed(ask, missed, &error, cache),
+    };
     let plan = gather::Plan::of(&ask.head, ask.route.body_buffer);
     let mut headers = match (mark, &ask.target.instead) {
         (_, Some(instead)) => instead.head.headers.clone(),
@@ -188,7 +192,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
     if reads && ask.passage.as_ref().is_some_and(|passage| passage.makes_bodies_at_fill()) {
         forward::remove_conditions(&mut headers);
     }
-    let outgoing = match forward::outgoing(&connection, route, source, head, headers, target) {
+    let outgoing = match forward::outgoing(ask.connection(), route, source, head, headers, target) {
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
     };
@@ -378,9 +382,11 @@ fn failed(
     let is_full = error.kind() == ErrorKind::Overloaded;
     ask.record.shed = is_full.then_some("upstream");
     let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
-    let refusal = match is_full {
-        true => Refusal::Turned(Turned::UPSTREAM),
-        false => Refusal::Source(error.status(), why),
+    let denied = error.source().and_then(|cause| cause.downcast_ref::<Denied>());
+    let refusal = match denied {
+        Some(denied) => Refusal::Barred(Barred::Origin(*denied)),
+        None if is_full => Refusal::Turned(Turned::UPSTREAM),
+        None => Refusal::Source(error.status(), why),
     };
     refuse(ask, refusal, cache, value)
 }
@@ -407,7 +413,7 @@ fn invalidate(ask: &Ask, response: &Response<ResponseBody>) {
     }
     let path = look_up::key_path(&ask.route, &ask.target, ask.head.uri.query());
     let target = CacheTarget {
-        scheme: if ask.connection().tls { "https" } else { "http" },
+        scheme: if ask.is_secure() { "https" } else { "http" },
         authority: &ask.target.authority,
         path_and_query: &path,
     };

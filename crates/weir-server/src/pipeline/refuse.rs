@@ -1,6 +1,7 @@
 //! Answers of Weir's own to requests that cannot be answered otherwise: status, one line of text,
 //! and what the connection has to do afterwards.
 
+use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use h2::Reason;
@@ -10,6 +11,7 @@ use http::{Response, StatusCode, Version};
 use hyper::body::{Body, Incoming};
 use weir_config::RefusalAnswer;
 use weir_http::Malformed;
+use weir_origin::egress::Denied;
 
 use super::{plugins, reply};
 use crate::body::{Content, ReplyBody};
@@ -38,8 +40,21 @@ pub(super) enum Refusal {
     NotCached,
     /// Overload control has turned it away.
     Turned(Turned),
+    /// A forward proxy does not do it.
+    Barred(Barred),
     /// The source failed: the status for the client, and a word on what happened.
     Source(StatusCode, &'static str),
+}
+
+/// What a forward proxy does not do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Barred {
+    /// The request names no origin, as one to a server does.
+    NotWhole,
+    /// This client may not use it.
+    Client,
+    /// It does not go there.
+    Origin(Denied),
 }
 
 /// How overload control turns a request away.
@@ -81,6 +96,8 @@ impl Refusal {
             Refusal::Loop => StatusCode::LOOP_DETECTED,
             Refusal::NotCached => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Source(status, _) => *status,
+            Refusal::Barred(Barred::NotWhole) => StatusCode::BAD_REQUEST,
+            Refusal::Barred(Barred::Client | Barred::Origin(_)) => StatusCode::FORBIDDEN,
             Refusal::Turned(turned) => match turned.answer {
                 RefusalAnswer::Status(429) => StatusCode::TOO_MANY_REQUESTS,
                 _ => StatusCode::SERVICE_UNAVAILABLE,
@@ -95,6 +112,7 @@ impl Refusal {
             Refusal::BodyTooSlow => Some("the content came too slowly".to_owned()),
             Refusal::Loop => Some("the request came back to this server".to_owned()),
             Refusal::NotCached => Some("only-if-cached, and nothing is".to_owned()),
+            Refusal::Barred(barred) => Some(barred.to_string()),
             Refusal::Source(_, what) => Some((*what).to_owned()),
             Refusal::Turned(turned) => Some(turned.why.to_owned()),
             Refusal::NotFound
@@ -120,6 +138,33 @@ fn proxy_status(why: &'static str) -> HeaderValue {
     })
 }
 
+impl fmt::Display for Barred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Barred::NotWhole => f.write_str("a forward proxy is asked for whole URLs"),
+            Barred::Client => f.write_str("this proxy is not for you"),
+            Barred::Origin(denied) => denied.fmt(f),
+        }
+    }
+}
+
+impl Barred {
+    /// RFC 9209 §2.3.5 and §2.3.11; the reason as metrics have it.
+    fn proxy_status(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Barred::NotWhole => "weir; error=http_request_error",
+            Barred::Client => "weir; error=http_request_denied; details=\"client\"",
+            Barred::Origin(Denied::Host) => "weir; error=http_request_denied; details=\"host\"",
+            Barred::Origin(Denied::Port) => "weir; error=http_request_denied; details=\"port\"",
+            Barred::Origin(Denied::Private) => {
+                "weir; error=destination_ip_prohibited; details=\"private\""
+            }
+            Barred::Origin(Denied::Own) => "weir; error=destination_ip_prohibited; details=\"own\"",
+            Barred::Origin(_) => "weir; error=destination_ip_prohibited; details=\"address\"",
+        })
+    }
+}
+
 /// Makes the answer and completes the record with it.
 pub(super) fn refuse(
     refusal: Refusal,
@@ -141,6 +186,9 @@ pub(super) fn refuse(
         text.insert_str(text.len() - 1, &detail);
     }
     record.status = status.as_u16();
+    if let Refusal::Barred(_) = refusal {
+        record.shed = Some("barred");
+    }
     let draining = record.connection().worker.shared.is_draining();
     // What is left of a body that is too large or slow is not read, also where its beginning was.
     let mut closes = draining
@@ -163,6 +211,7 @@ pub(super) fn refuse(
             headers.insert(header::RETRY_AFTER, turned.retry_s.into());
             headers.insert(PROXY_STATUS, proxy_status(turned.why));
         }
+        Refusal::Barred(barred) => _ = headers.insert(PROXY_STATUS, barred.proxy_status()),
         _ if status == StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -176,10 +225,16 @@ pub(super) fn refuse(
 
 /// Counts what the metrics have no status and route for that would tell it from others.
 fn count(refusal: &Refusal, record: &Record) {
-    let connections = &record.connection().worker.shared.connections;
+    let shared = &record.connection().worker.shared;
+    let connections = &shared.connections;
     match refusal {
         Refusal::BodyTooLarge => connections.large_bodies.fetch_add(1, Relaxed),
         Refusal::BodyTooSlow => connections.slow_bodies.fetch_add(1, Relaxed),
+        Refusal::Barred(Barred::Client) => shared.metrics.forward.strangers.fetch_add(1, Relaxed),
+        Refusal::Barred(Barred::Origin(why)) => {
+            shared.metrics.forward.deny(*why);
+            0
+        }
         _ => 0,
     };
 }

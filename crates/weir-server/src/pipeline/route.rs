@@ -7,12 +7,12 @@ use weir_http::host::Host;
 use weir_http::path::{self, Normalised};
 use weir_http::request::{self, Framing, Notes, Valid};
 
-use super::Target;
 use super::look_up::Asked;
 use super::plugins::Combined;
 use super::refuse::Refusal;
+use super::{Target, forward_mode};
 use crate::connection::Connection;
-use crate::live::{Live, Route, Site, SiteInfo};
+use crate::live::{Live, Origin, Route, Site, SiteInfo};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -27,6 +27,10 @@ pub(super) struct Routed<'a> {
     undefined_content: bool,
     /// As in [`Target`].
     pub(super) variant: u64,
+    /// As in [`Target`].
+    pub(super) origin: Option<Arc<Origin>>,
+    /// The same in the form for keys.
+    origin_key: Option<String>,
 }
 
 /// A request without a route.
@@ -58,7 +62,7 @@ pub(super) fn route<'a>(
     let path = path_of(head).map_err(|malformed| of_site(malformed.into()))?;
     let found = site.routes.find(path.as_str());
     let route = found.ok_or_else(|| of_site(Refusal::NotFound))?;
-    Ok(Routed::new(route, head, path, valid))
+    Routed::new(route, head, path, valid).map_err(of_site)
 }
 
 /// Reads a head whose route is known, wherever it would lead by itself.
@@ -67,7 +71,7 @@ pub(super) fn route<'a>(
 /// The refusal to answer with: malformed.
 pub(super) fn keep<'a>(head: &'a Parts, route: &'a Arc<Route>) -> Result<Routed<'a>, Unrouted> {
     let valid = request::validate(&head.method, &head.uri, head.version, &head.headers)?;
-    Ok(Routed::new(route, head, path_of(head)?, valid))
+    Ok(Routed::new(route, head, path_of(head)?, valid)?)
 }
 
 fn path_of(head: &Parts) -> Result<Normalised<'_>, Malformed> {
@@ -116,8 +120,9 @@ impl<'a> Routed<'a> {
         head: &Parts,
         path: Normalised<'a>,
         valid: Valid<'a>,
-    ) -> Routed<'a> {
-        Routed {
+    ) -> Result<Routed<'a>, Refusal> {
+        let origin = forward_mode::origin(route, head, valid.host.as_ref())?;
+        Ok(Routed {
             route,
             path,
             authority: valid.authority,
@@ -126,13 +131,18 @@ impl<'a> Routed<'a> {
             notes: valid.notes,
             host: valid.host,
             variant: 0,
-        }
+            origin_key: origin.as_ref().map(|origin| origin.key()),
+            origin,
+        })
     }
 }
 
 impl Routed<'_> {
-    /// The host's name for keys.
+    /// The host's name for keys; to a forward proxy, the whole origin.
     pub(super) fn host_name(&self) -> &str {
+        if let Some(key) = &self.origin_key {
+            return key;
+        }
         self.host.as_ref().map_or("", |host| &host.name)
     }
 
@@ -157,7 +167,11 @@ impl Routed<'_> {
             variant: self.variant,
             upstream: None,
             instead: None,
-            host: self.host.map_or_else(String::new, |host| Cow::into_owned(host.name)),
+            origin: self.origin,
+            host: match self.origin_key {
+                Some(key) => key,
+                None => self.host.map_or_else(String::new, |host| Cow::into_owned(host.name)),
+            },
         }
     }
 }

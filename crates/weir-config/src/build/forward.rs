@@ -1,0 +1,95 @@
+//! The `forward` block, and what a site must be that has one.
+
+use crate::check::Line;
+use crate::limits::{FORWARD_RANGES_MAX, FORWARD_RULES_MAX};
+use crate::model::{Address, Destination, Forward, ForwardRule};
+use crate::prefix::Prefix;
+use crate::value::FromValue;
+
+use super::{Build, Expected};
+
+/// Ports where `ports` is left out: those of `http` and `https`.
+pub(crate) const PORTS_DEFAULT: [(u16, u16); 2] = [(80, 80), (443, 443)];
+
+impl Build<'_, '_> {
+    pub(super) fn forward(&mut self, line: &Line) -> Option<Forward> {
+        let lines = &line.lines;
+        let rules = self.forward_rules(line);
+        let ca = match lines.one("tls") {
+            Some(tls) => {
+                let (path, span) = (tls.value::<String>("ca")?, tls.span_of("ca"));
+                Some(self.file(&path, "the origins' CA certificates", Expected::File, span))
+            }
+            None => None,
+        };
+        Some(Forward {
+            from: self.ranges::<Prefix>(line, "from", "client"),
+            rules: rules?,
+            ports: match lines.one("ports") {
+                Some(_) => self.ranges(line, "ports", "port"),
+                None => PORTS_DEFAULT.to_vec(),
+            },
+            private: self.ranges::<Prefix>(line, "private", "range"),
+            connect_timeout: line.value("connect-timeout")?,
+            first_byte_timeout: line.value("first-byte-timeout")?,
+            idle_timeout: line.value("idle-timeout")?,
+            ca,
+        })
+    }
+
+    /// The values of one of its lines.
+    fn ranges<T: FromValue>(&mut self, forward: &Line, key: &str, slot: &'static str) -> Vec<T> {
+        let Some(line) = forward.lines.one(key) else { return Vec::new() };
+        let written = line.values::<T>(slot);
+        if written.len() > FORWARD_RANGES_MAX {
+            self.source.error(line.span, format!("more than {FORWARD_RANGES_MAX} values"));
+        }
+        written.into_iter().map(|(value, _)| value).collect()
+    }
+
+    fn forward_rules(&mut self, forward: &Line) -> Option<Vec<ForwardRule>> {
+        let mut rules = Vec::new();
+        let mut count = 0;
+        let lines = forward.lines.iter();
+        for line in lines.filter(|line| matches!(line.key.name, "allow" | "deny")) {
+            let destinations = line.values::<Destination>("destination");
+            let destinations: Vec<_> = destinations.into_iter().map(|(value, _)| value).collect();
+            count += destinations.len();
+            if count > FORWARD_RULES_MAX {
+                let message = format!("more than {FORWARD_RULES_MAX} destinations");
+                self.source.error(line.span, message);
+                return None;
+            }
+            let (allows, ports) = (line.key.name == "allow", line.value("port"));
+            rules.push(ForwardRule { allows, destinations, ports });
+        }
+        Some(rules)
+    }
+
+    /// A forward proxy answers for any host, and must not serve the whole world by accident.
+    pub(super) fn check_forward(&mut self, site: &Line) {
+        let routes = site.lines.all("route").filter_map(|route| route.lines.one("forward"));
+        let names = site.values::<String>("name");
+        for forward in routes {
+            if !names.is_empty() && !names.iter().any(|(name, _)| name == "*") {
+                let message = "a forward proxy answers for any host, and this site does not";
+                self.source.error(forward.span, message).expect(["site \"*\" { … }"]);
+            }
+            if forward.lines.one("from").is_some() {
+                continue;
+            }
+            let is_open = |listen: &&Line| match listen.value::<Address>("address") {
+                Some(Address::Tcp(address)) => !address.ip().to_canonical().is_loopback(),
+                Some(Address::Unix(_)) | None => false,
+            };
+            if let Some(listen) = site.lines.all("listen").find(is_open) {
+                let number = self.source.line_of(listen.span.start);
+                let message = format!(
+                    "anybody who reaches the listener on line {number} could use this proxy"
+                );
+                let expected = ["`from \"10.0.0.0/8\"` in it", "a listener on 127.0.0.1"];
+                self.source.error(forward.span, message).expect(expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a forward proxy lets through: who may use it, and where to.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::prefix::Prefix;
+
+/// `forward` in a route: requests go wherever they name, if that is allowed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forward {
+    /// Clients that may use it; none given means any that can connect.
+    pub from: Vec<Prefix>,
+    /// `allow` and `deny` lines in file order.
+    pub rules: Vec<ForwardRule>,
+    /// Ports that may be asked for, each from the first to the last.
+    pub ports: Vec<(u16, u16)>,
+    /// Ranges of addresses that may be connected to although they are not public.
+    pub private: Vec<Prefix>,
+    /// Limit on establishing a connection, resolution and TLS included.
+    pub connect_timeout: Duration,
+    /// From the request's last byte to the response head.
+    pub first_byte_timeout: Duration,
+    /// Between two reads of a response body.
+    pub idle_timeout: Duration,
+    /// Roots that origins with `https` are verified by; default: the operating system's.
+    pub ca: Option<PathBuf>,
+}
+
+/// An `allow` or `deny` line: one or more destinations, at any port or at some.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardRule {
+    /// `allow`.
+    pub allows: bool,
+    /// What it is about, at least one.
+    pub destinations: Vec<Destination>,
+    /// At these ports only, from the first to the last.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// Where a request goes, by name or by address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// `*`: anywhere.
+    Any,
+    /// A host name in lower case.
+    Host(String),
+    /// `*.example`: all names that end with this, kept with the dot.
+    Suffix(String),
+    /// Addresses, whatever name led to them.
+    Prefix(Prefix),
+}
+
+impl std::fmt::Display for Destination {
+    /// As configuration writes it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Destination::Any => f.write_str("*"),
+            Destination::Host(name) => f.write_str(name),
+            Destination::Suffix(suffix) => write!(f, "*{suffix}"),
+            Destination::Prefix(prefix) => write!(f, "{prefix}"),
+        }
+    }
+}
+
+impl ForwardRule {
+    /// Whether a name (in lower case) and a port are what it is about. Prefixes are about
+    /// addresses, which a name does not tell.
+    pub fn names(&self, name: &str, port: u16) -> bool {
+        let is = |destination: &Destination| match destination {
+            Destination::Any => true,
+            Destination::Host(host) => host == name,
+            Destination::Suffix(suffix) => name.len() > suffix.len() && name.ends_with(&**suffix),
+            Destination::Prefix(_) => false,
+        };
+        self.has_port(port) && self.destinations.iter().any(is)
+    }
+
+    /// Whether it is about an address and a port.
+    pub fn covers(&self, address: std::net::IpAddr, port: u16) -> bool {
+        let is = |destination: &Destination| match destination {
+            Destination::Prefix(prefix) => prefix.contains(address),
+            _ => false,
+        };
+        self.has_port(port) && self.destinations.iter().any(is)
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        self.ports.is_none_or(|(first, last)| (first..=last).contains(&port))
+    }
+}

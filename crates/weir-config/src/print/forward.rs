@@ -1,0 +1,48 @@
+//! Prints the block `forward` of routes.
+
+use std::fmt::Display;
+
+use crate::build::PORTS_DEFAULT;
+use crate::model::{Forward, ForwardRule};
+
+use super::{Printer, path, property, quote, time};
+
+impl Printer {
+    pub(super) fn forward(&mut self, forward: &Forward) {
+        let mut line = "forward".to_owned();
+        property(&mut line, "connect-timeout", time(forward.connect_timeout));
+        property(&mut line, "first-byte-timeout", time(forward.first_byte_timeout));
+        property(&mut line, "idle-timeout", time(forward.idle_timeout));
+        self.block(line, |out| {
+            out.values("from", forward.from.iter().map(text));
+            for rule in &forward.rules {
+                out.line(rule_line(rule));
+            }
+            if forward.ports != PORTS_DEFAULT {
+                out.ports("ports", &forward.ports);
+            }
+            out.values("private", forward.private.iter().map(text));
+            if let Some(ca) = &forward.ca {
+                out.line(format_args!("tls ca={}", path(ca)));
+            }
+        });
+    }
+}
+
+fn rule_line(rule: &ForwardRule) -> String {
+    let to = rule.destinations.iter().map(|destination| quote(&destination.to_string()));
+    let key = if rule.allows { "allow" } else { "deny" };
+    let mut line = format!("{key} {}", to.collect::<Vec<_>>().join(" "));
+    if let Some(ports) = rule.ports {
+        property(&mut line, "port", range(ports));
+    }
+    line
+}
+
+fn text(value: impl Display) -> String {
+    quote(&value.to_string())
+}
+
+fn range((first, last): (u16, u16)) -> String {
+    if first == last { first.to_string() } else { format!("\"{first}-{last}\"") }
+}

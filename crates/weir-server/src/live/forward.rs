@@ -1,0 +1,166 @@
+//! A forward proxy as the pipeline uses it: who may use it and where to, and the origins that were
+//! asked lately, each with its connections.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use weir_config::{self as config, Address, Concurrency, Config, Target, UpstreamServer};
+use weir_guard::Classes;
+use weir_origin::egress::{Denied, Egress};
+use weir_origin::error::OriginError;
+use weir_origin::upstream::{Group, Way};
+
+use super::Surroundings;
+use crate::error::StartError;
+use crate::upstream::Upstream;
+
+/// Origins that are remembered with their connections. One that was not asked for the longest time
+/// leaves when another comes; what is in flight with it goes on.
+const ORIGINS_MAX: usize = 1024;
+
+/// Where a request to a forward proxy goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Origin {
+    pub(crate) tls: bool,
+    /// In its one form; IPv6 addresses in brackets.
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+/// A route with `forward`.
+pub(crate) struct ForwardProxy {
+    pub(crate) settings: config::Forward,
+    way: Way,
+    origins: Mutex<HashMap<Origin, Known>>,
+    workers: usize,
+    config: Arc<Config>,
+    classes: Arc<Classes>,
+    overloaded: Arc<AtomicUsize>,
+}
+
+struct Known {
+    upstream: Arc<Upstream>,
+    asked: Instant,
+}
+
+impl Origin {
+    /// The origin as it stands in URLs, and in keys of the cache.
+    pub(crate) fn key(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}:{}", self.name, self.port)
+    }
+}
+
+impl ForwardProxy {
+    /// Reads what verifies origins.
+    ///
+    /// # Errors
+    /// The file of roots that cannot be used.
+    pub(super) fn build(
+        settings: &config::Forward,
+        config: &Arc<Config>,
+        around: &Surroundings<'_>,
+    ) -> Result<ForwardProxy, StartError> {
+        Ok(ForwardProxy {
+            way: way(settings, config)?,
+            settings: settings.clone(),
+            origins: Mutex::default(),
+            workers: around.workers,
+            config: Arc::clone(config),
+            classes: Arc::clone(around.classes),
+            overloaded: Arc::clone(around.overloaded),
+        })
+    }
+
+    /// Whether a client may use it.
+    pub(crate) fn is_for(&self, client: Option<IpAddr>) -> bool {
+        let from = &self.settings.from;
+        // Who comes by a Unix socket has no address: the file system says who may.
+        client.is_none_or(|ip| from.is_empty() || from.iter().any(|prefix| prefix.contains(ip)))
+    }
+
+    /// Judges an origin by its name and port.
+    ///
+    /// # Errors
+    /// Why nobody may ask it.
+    pub(crate) fn judge(&self, origin: &Origin) -> Result<(), Denied> {
+        self.way.egress().judge_name(&origin.name, origin.port).map(drop)
+    }
+
+    /// An origin, with its connections.
+    ///
+    /// # Errors
+    /// If it has no name that TLS knows.
+    pub(crate) fn upstream(&self, origin: &Origin) -> Result<Arc<Upstream>, OriginError> {
+        let now = Instant::now();
+        if let Some(known) = self.origins.lock().get_mut(origin) {
+            known.asked = now;
+            return Ok(Arc::clone(&known.upstream));
+        }
+        let group = Group::toward(&self.describe(origin), self.workers, &self.way)?;
+        let (guard, classes) = (&self.config.guard, &self.classes);
+        let upstream = Upstream::new(group, guard, classes, &self.overloaded);
+        let mut origins = self.origins.lock();
+        if origins.len() >= ORIGINS_MAX {
+            let oldest = origins.iter().min_by_key(|(_, known)| known.asked);
+            let oldest = oldest.map(|(origin, _)| origin.clone());
+            oldest.and_then(|oldest| origins.remove(&oldest));
+        }
+        // Another worker may have been faster.
+        let known = origins.entry(origin.clone()).or_insert(Known { upstream, asked: now });
+        Ok(Arc::clone(&known.upstream))
+    }
+
+    fn describe(&self, origin: &Origin) -> config::Upstream {
+        let settings = &self.settings;
+        let server = UpstreamServer {
+            tls: origin.tls,
+            target: Target::Host(origin.name.trim_matches(['[', ']']).to_owned(), origin.port),
+            authority: format!("{}:{}", origin.name, origin.port),
+            weight: 1,
+        };
+        config::Upstream {
+            connect_timeout: settings.connect_timeout,
+            first_byte_timeout: settings.first_byte_timeout,
+            idle_timeout: settings.idle_timeout,
+            // What others can take is theirs to say; a slow one is no overload of this server.
+            concurrency: Concurrency::Unlimited,
+            ..config::Upstream::new(origin.key(), vec![server])
+        }
+    }
+}
+
+fn way(settings: &config::Forward, config: &Config) -> Result<Way, StartError> {
+    let egress = Egress::new(settings, own_addresses(config));
+    Way::new(settings, egress)
+        .map_err(|source| StartError::Upstream { name: "forward".to_owned(), source })
+}
+
+/// Reads what the forward proxies of a configuration need, for nothing but their errors.
+///
+/// # Errors
+/// The first file that cannot be used.
+pub(super) fn check(config: &Config) -> Result<(), StartError> {
+    let routes = config.sites.iter().flat_map(|site| &site.routes);
+    for route in routes {
+        if let config::Source::Forward(settings) = &route.source {
+            way(settings, config)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the server itself listens, as far as the configuration says it.
+fn own_addresses(config: &Config) -> Vec<SocketAddr> {
+    let listeners = config.sites.iter().flat_map(|site| &site.listeners);
+    let addresses = listeners.map(|listener| &listener.address).chain(&config.server.admin);
+    let tcp = |address: &Address| match address {
+        Address::Tcp(address) if address.port() != 0 => Some(*address),
+        Address::Tcp(_) | Address::Unix(_) => None,
+    };
+    addresses.filter_map(tcp).collect()
+}

@@ -1,0 +1,96 @@
+//! Between stages 2 and 3, where the route is a forward proxy: may this client use it, and may it
+//! go where it wants to? Addresses are judged later, when the origin is connected to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::request::Parts;
+use weir_http::Malformed;
+use weir_http::host::Host;
+use weir_origin::egress::is_disguised_number;
+use weir_origin::error::OriginError;
+
+use super::Target;
+use super::refuse::{Barred, Refusal};
+use super::route::Routed;
+use crate::connection::Connection;
+use crate::live::{ForwardProxy, Origin, ProxySource, Route, Toward};
+use crate::upstream::Upstream;
+
+/// The origin that a request names, on a route that is a forward proxy; `None` on others.
+///
+/// # Errors
+/// The refusal to answer with: it names none, or one that might be understood in two ways.
+pub(super) fn origin(
+    route: &Route,
+    head: &Parts,
+    host: Option<&Host<'_>>,
+) -> Result<Option<Arc<Origin>>, Refusal> {
+    if route.source.forward_proxy().is_none() {
+        return Ok(None);
+    }
+    let Some((scheme, host)) = head.uri.scheme_str().zip(host) else {
+        return Err(Refusal::Barred(Barred::NotWhole));
+    };
+    origin_at(scheme == "https", host).map(Some)
+}
+
+fn origin_at(tls: bool, host: &Host<'_>) -> Result<Arc<Origin>, Refusal> {
+    if is_disguised_number(&host.name) {
+        return Err(Malformed::Host.into());
+    }
+    let (name, port) = (host.name.clone().into_owned(), host.port_or_default(tls));
+    Ok(Arc::new(Origin { tls, name, port }))
+}
+
+/// Judges a request on its way to an origin, and counts it.
+///
+/// # Errors
+/// The refusal to answer with.
+pub(super) fn judge(connection: &Connection, routed: &Routed<'_>) -> Result<(), Refusal> {
+    if routed.origin.is_some() {
+        connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
+    }
+    judge_again(connection, routed)
+}
+
+/// Judges one that plugins may have changed.
+///
+/// # Errors
+/// As [`judge`].
+pub(super) fn judge_again(connection: &Connection, routed: &Routed<'_>) -> Result<(), Refusal> {
+    let Some(origin) = &routed.origin else { return Ok(()) };
+    let Some(proxy) = routed.route.source.forward_proxy() else { return Ok(()) };
+    judge_origin(connection, proxy, origin)
+}
+
+fn judge_origin(
+    connection: &Connection,
+    proxy: &ForwardProxy,
+    origin: &Origin,
+) -> Result<(), Refusal> {
+    if !proxy.is_for(connection.client.map(|client| client.ip())) {
+        return Err(Refusal::Barred(Barred::Client));
+    }
+    proxy.judge(origin).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
+}
+
+/// Who is asked for `target`.
+///
+/// # Errors
+/// If no TLS can be spoken to the origin that it names.
+pub(super) fn upstream(
+    source: &ProxySource,
+    target: &Target,
+) -> Result<Arc<Upstream>, OriginError> {
+    match (&target.upstream, &source.toward, &target.origin) {
+        (Some(chosen), _, _) => Ok(Arc::clone(chosen)),
+        (None, Toward::Group(upstream), _) => Ok(Arc::clone(upstream)),
+        (None, Toward::Asked(proxy), Some(origin)) => proxy.upstream(origin),
+        // `Routed::new` has found it, or refused the request.
+        (None, Toward::Asked(_), None) => {
+            let kind = weir_origin::error::ErrorKind::Request;
+            Err(OriginError::new(kind, "forward", "the request names no origin"))
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Where it may go: hosts, ports, addresses, however they are written.
+
+use super::common::client::get;
+use super::*;
+
+/// Status, and the details of Proxy-Status.
+fn outcome(proxy: SocketAddr, url: &str) -> (u16, Option<String>) {
+    let response = fetch(proxy, url);
+    let field = response.header("proxy-status").map(str::to_owned);
+    let details = field.and_then(|field| Some(field.split('"').nth(1)?.to_owned()));
+    (response.status, details)
+}
+
+#[test]
+fn private_addresses_are_denied_however_they_are_written() {
+    let (origin, address) = (Origin::start(echo), free_address());
+    let port = origin.address.port();
+    let route = format!("route \"/*\" {{ forward {{ ports 80 {port}; }}\n}}");
+    let _weir = Weir::run(&front_config(address, "", &route), &[address]);
+    for host in [
+        "127.0.0.1",
+        "127.1.2.3",
+        "localhost",
+        "LOCALHOST.",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "0.0.0.0",
+        "[::]",
+        "10.0.0.1",
+        "169.254.169.254",
+        "192.168.0.1",
+        "172.31.255.254",
+        "100.64.0.1",
+        "[fd00::1]",
+        "[fe80::1]",
+        "[fd00:ec2::254]",
+        "224.0.0.1",
+        "255.255.255.255",
+    ] {
+        let (status, details) = outcome(address, &format!("http://{host}:{port}/"));
+        assert_eq!((status, details.as_deref()), (403, Some("private")), "{host}");
+    }
+    // What one program takes for an address and another does not.
+    for host in [
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.1",
+        "0177.0.0.1",
+        "127.0.0.1.1",
+        "user@127.0.0.1",
+        "127.0.0.1%2f",
+        "[fe80::1%25lo]",
+        "127.0.0.1:80:80",
+    ] {
+        assert_eq!(outcome(address, &format!("http://{host}/")).0, 400, "{host}");
+    }
+    assert_eq!(origin.take().len(), 0);
+}
+
+#[test]
+fn hosts_and_ports_are_denied_by_name() {
+    let (origin, _weir, address) =
+        proxy("deny \"localhost\" \"*.bad.example\"\ndeny \"*\" port=7777", "");
+    let port = origin.address.port();
+    let check = |host: &str, expected: (u16, Option<&str>)| {
+        let (status, details) = outcome(address, &format!("http://{host}/"));
+        assert_eq!((status, details.as_deref()), expected, "{host}");
+    };
+    check(&format!("127.0.0.1:{port}"), (200, None));
+    check(&format!("localhost:{port}"), (403, Some("host")));
+    check(&format!("LocalHost.:{port}"), (403, Some("host")));
+    check("a.bad.example:8080", (403, Some("host")));
+    check("127.0.0.1:7777", (403, Some("host")));
+    check("127.0.0.1", (403, Some("port")));
+    check("127.0.0.1:22", (403, Some("port")));
+}
+
+#[test]
+fn only_what_is_allowed_is_where_some_is() {
+    let (origin, _weir, address) = proxy("allow \"localhost\" \"127.0.0.2\"", "");
+    let port = origin.address.port();
+    assert_eq!(outcome(address, &format!("http://localhost:{port}/")).0, 200);
+    let denied = outcome(address, &format!("http://127.0.0.1:{port}/"));
+    assert_eq!(denied, (403, Some("address".to_owned())));
+}
+
+#[test]
+fn a_name_without_an_address_is_502() {
+    let (_origin, _weir, address) = proxy("", "");
+    // RFC 6761, section 6.4: never resolves.
+    assert_eq!(outcome(address, "http://nowhere.invalid:8080/").0, 502);
+}
+
+#[test]
+fn the_server_is_not_asked_itself() {
+    let admin = free_address();
+    let server = format!("server {{ admin \"{admin}\"; }}");
+    let (_origin, _weir, address) = proxy_with(&server, "", "");
+    for own in [address, admin] {
+        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"] {
+            let (status, details) = outcome(address, &format!("http://{host}:{}/", own.port()));
+            // Of the addresses of localhost, ::1 is not opened.
+            let is_refused = matches!(details.as_deref(), Some("own" | "private"));
+            assert!(is_refused && status != 200, "{host}: {status} {details:?}");
+        }
+    }
+    let metrics = text(&get(admin, "localhost", "/metrics").unwrap());
+    assert!(metrics.contains("weir_forward_requests_total 8"), "{metrics}");
+    let denied = metrics.lines().find(|line| line.contains("reason=\"own\"")).unwrap();
+    assert!(!denied.ends_with(" 0"), "{denied}");
+}
