@@ -147,6 +147,42 @@ fn extensions_are_measured_in_an_open_loop() {
 }
 
 #[test]
+fn what_is_made_anew_for_every_request_is_measured() {
+    let out = tempfile::tempdir().unwrap();
+    let names = present(Role::Adapted);
+    if !names.contains(&"nginx") {
+        eprintln!("skipped: nginx is not installed");
+        return;
+    }
+    for id in ["compression", "rewriting"] {
+        let arguments = [
+            "run",
+            id,
+            "--rounds",
+            "1",
+            "--duration",
+            "300ms",
+            "--warm-up",
+            "100ms",
+            "--sizes",
+            "8192",
+            "--contenders",
+            "nginx",
+        ];
+        let output = lab(out.path(), &arguments);
+        assert!(output.status.success(), "{}", text(&output));
+        let record = Record::read(&out.path().join(id)).unwrap();
+        let [sample] = &record.samples[..] else { panic!("{}", text(&output)) };
+        assert!(sample.requests > 0 && sample.errors == 0, "{sample:?}");
+        // Text becomes less, in chunks; a page becomes more by what is put in.
+        assert_eq!(sample.size_share() < 1.0, id == "compression", "{sample:?}");
+        assert_ne!(sample.size_share(), 1.0, "{sample:?}");
+        let table = std::fs::read_to_string(out.path().join(id).join("table.md")).unwrap();
+        assert!(table.contains("Originals, MB/s:"), "{table}");
+    }
+}
+
+#[test]
 fn memory_is_measured_and_responses_arrive_afterwards() {
     let out = tempfile::tempdir().unwrap();
     for (id, clients) in [("s5", "20"), ("idle", "200")] {
