@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, RANGE};
 use http::{Method, Uri, Version};
+use weir_adapt::adapters::compress::Coding as Content;
+use weir_adapt::adapters::html::{Action, Html, Rewriting, Rule, Strip};
+use weir_adapt::adapters::{AdaptError, Adapted, decode as decoding, html as pages};
+use weir_adapt::{Limits, Outcome as End};
 use weir_http::cache_control::{DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives, Scope};
 use weir_http::conditional::{Outcome, Validators};
 use weir_http::negotiate::Coding;
@@ -24,8 +28,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cache_control", cache_control),
     ("conditional", conditional),
     ("config", config),
+    ("decode", decode),
     ("head", head),
+    ("helper_report", helper_report),
     ("host", host),
+    ("html", html),
     ("path", path),
     ("proxy_protocol", proxy_protocol),
     ("range", range),
@@ -106,6 +113,61 @@ pub fn config(data: &[u8]) {
             }
         }
     }
+}
+
+/// What decoding gives is never more than it may be, whatever is decoded. The first byte says which
+/// codings.
+pub fn decode(data: &[u8]) {
+    let Some((&kinds, coded)) = data.split_first() else { return };
+    let kind = |number| match number % 3 {
+        0 => Content::Gzip,
+        1 => Content::Brotli,
+        _ => Content::Zstd,
+    };
+    let codings = [kind(kinds), kind(kinds >> 4)];
+    let codings = if kinds & 8 == 0 { &codings[..1] } else { &codings };
+    let limits = Limits { output_bytes: 4 << 20, time: Duration::from_secs(1) };
+    match decoding::decode(coded, codings, &limits) {
+        Ok(decoded) => assert!(decoded.len() as u64 <= limits.output_bytes),
+        Err(AdaptError::TooLarge { limit_bytes }) => assert_eq!(limit_bytes, limits.output_bytes),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// What a helper says decides nothing but what becomes of its job, and is fit to be shown.
+pub fn helper_report(data: &[u8]) {
+    let limits = Limits { output_bytes: 1 << 20, time: Duration::from_secs(1) };
+    let is_plain =
+        |text: &str| text.len() <= 256 && text.bytes().all(|b| (b' '..=b'~').contains(&b));
+    match weir_adapt::judge(data, &limits) {
+        Ok(Ok((len, detail))) => assert!(len <= limits.output_bytes && is_plain(&detail)),
+        Ok(Err(End::Made(made))) => panic!("nothing is made yet: {made:?}"),
+        Ok(Err(End::Original(why))) => assert!(is_plain(why)),
+        Ok(Err(End::Failed(what))) => assert!(is_plain(&what)),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidData),
+    }
+}
+
+/// A page in which nothing is to be changed is left alone, and one that is stripped becomes no
+/// longer.
+pub fn html(data: &[u8]) {
+    let limits = Limits { output_bytes: 4 << 20, time: Duration::from_secs(1) };
+    let rewrite = |page: &[u8], html: Html| {
+        let rewriting = Rewriting { html: html.into(), ..Rewriting::default() };
+        pages::rewrite(page, &rewriting, &[], &limits)
+    };
+    let rule = Rule { selector: "x-none[y-none]".to_owned(), action: Action::Remove };
+    let nothing = Html { rules: vec![rule], ..Html::default() };
+    if !contains(data, b"y-none") {
+        assert!(!matches!(rewrite(data, nothing), Ok(Adapted::Made(..))), "changed by nothing");
+    }
+    let strip = || Html { strip: Strip { comments: true, space: true }, ..Html::default() };
+    let Ok(Adapted::Made(once, _)) = rewrite(data, strip()) else { return };
+    assert!(once.len() <= data.len(), "stripped, and longer");
+}
+
+fn contains(data: &[u8], word: &[u8]) -> bool {
+    data.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }
 
 /// What is accepted is in its one form, and that form means the same.

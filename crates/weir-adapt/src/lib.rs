@@ -14,4 +14,4 @@ mod pool;
 mod wire;
 
 pub use job::{Job, Limits, Made, Outcome, Piece, Recipe, Step};
-pub use pool::{Pool, PoolSettings, Refused, Stats};
+pub use pool::{Pool, PoolSettings, Refused, Stats, judge};

@@ -117,7 +117,15 @@ pub(crate) fn receive<T: DeserializeOwned>(
     if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(invalid(format!("a message longer than {} bytes", buffer.len())));
     }
-    let message = postcard::from_bytes(&buffer[..received.bytes]);
-    let message = message.map_err(|error| invalid(format!("not a message: {error}")))?;
-    Ok(Some((message, fd)))
+    Ok(Some((parse(&buffer[..received.bytes])?, fd)))
+}
+
+/// What a packet says.
+///
+/// # Errors
+/// `InvalidData` for what is no message.
+pub(crate) fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<T> {
+    postcard::from_bytes(packet).map_err(|error| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("not a message: {error}"))
+    })
 }

@@ -217,24 +217,14 @@ fn a_request_may_wait_for_its_variant() {
     assert_eq!(decoded(&second), text("d"));
 }
 
-/// The helpers of a server.
-fn helpers(weir: &Weir) -> Vec<i32> {
-    let path = format!("/proc/{0}/task", weir.pid());
-    let tasks = std::fs::read_dir(path).unwrap().flatten();
-    let children =
-        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let all: Vec<String> = children.collect();
-    all.iter().flat_map(|line| line.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
-}
-
 #[test]
 fn helpers_may_do_nothing_and_end_with_the_server() {
     let served =
         |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &text("e"));
     let (_origin, mut weir, address) = proxy(served, "compress");
-    assert!(helpers(&weir).is_empty(), "none is started before there is something to do");
+    assert!(weir.helpers().is_empty(), "none is started before there is something to do");
     variant(address, "/", "gzip");
-    let helpers = helpers(&weir);
+    let helpers = weir.helpers();
     assert!(!helpers.is_empty());
     for pid in &helpers {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -265,7 +255,7 @@ fn a_helper_that_is_killed_is_replaced() {
         |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &text("f"));
     let (_origin, weir, address) = proxy(served, "compress");
     variant(address, "/first", "gzip");
-    for pid in helpers(&weir) {
+    for pid in weir.helpers() {
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }

@@ -41,13 +41,28 @@ fn config() {
 }
 
 #[test]
+fn decode() {
+    replay_and_mutate("decode");
+}
+
+#[test]
 fn head() {
     replay_and_mutate("head");
 }
 
 #[test]
+fn helper_report() {
+    replay_and_mutate("helper_report");
+}
+
+#[test]
 fn host() {
     replay_and_mutate("host");
+}
+
+#[test]
+fn html() {
+    replay_and_mutate("html");
 }
 
 #[test]

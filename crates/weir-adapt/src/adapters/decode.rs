@@ -1,7 +1,7 @@
 //! Content codings undone, so that what is in them can be adapted; within limits, since a few bytes
 //! may stand for as many as somebody likes.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use super::AdaptError;
 use super::compress::Coding;
@@ -50,9 +50,7 @@ fn undo(input: &[u8], coding: Coding, by_ratio: u64, limit: u64) -> Result<Vec<u
     match coding {
         // Several members are one text (RFC 1952 §2.2).
         Coding::Gzip => bounded(flate2::read::MultiGzDecoder::new(input), by_ratio, limit, failed),
-        Coding::Brotli => {
-            bounded(brotli::Decompressor::new(input, PIECE_BYTES), by_ratio, limit, failed)
-        }
+        Coding::Brotli => brotli(input, by_ratio, limit, failed),
         Coding::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(input).map_err(failed)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(failed)?;
@@ -67,22 +65,79 @@ fn bounded(
     limit_bytes: u64,
     failed: impl Fn(io::Error) -> AdaptError,
 ) -> Result<Vec<u8>, AdaptError> {
-    let (mut decoded, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+    let mut room = Room { bytes: Vec::new(), by_ratio, limit_bytes, exceeded: None };
+    let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = match decoder.read(&mut piece) {
-            Ok(0) => return Ok(decoded),
+            Ok(0) => return Ok(room.bytes),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(failed(error)),
         };
-        let len = (decoded.len() + read) as u64;
-        if len > by_ratio {
+        room.take(&piece[..read])?;
+    }
+}
+
+/// Written to the decoder, since one that is read says nothing of what comes behind the end.
+fn brotli(
+    input: &[u8],
+    by_ratio: u64,
+    limit_bytes: u64,
+    failed: impl Fn(io::Error) -> AdaptError,
+) -> Result<Vec<u8>, AdaptError> {
+    let room = Room { bytes: Vec::new(), by_ratio, limit_bytes, exceeded: None };
+    let mut decoder = brotli::DecompressorWriter::new(room, PIECE_BYTES);
+    let written = decoder.write(input);
+    let (room, is_whole) = match decoder.into_inner() {
+        Ok(room) => (room, true),
+        Err(room) => (room, false),
+    };
+    let invalid = |what: &str| failed(io::Error::new(io::ErrorKind::InvalidData, what));
+    match (room.exceeded, written) {
+        (Some(exceeded), _) => Err(exceeded),
+        (None, Err(error)) => Err(failed(error)),
+        (None, Ok(written)) if written < input.len() => Err(invalid("more behind its end")),
+        (None, Ok(_)) if !is_whole => Err(invalid("cut off")),
+        (None, Ok(_)) => Ok(room.bytes),
+    }
+}
+
+/// Decoded bytes, as many as there may be.
+struct Room {
+    bytes: Vec<u8>,
+    by_ratio: u64,
+    limit_bytes: u64,
+    /// Why there was no room for more, where that cannot be told at once.
+    exceeded: Option<AdaptError>,
+}
+
+impl Room {
+    fn take(&mut self, piece: &[u8]) -> Result<(), AdaptError> {
+        let len = (self.bytes.len() + piece.len()) as u64;
+        if len > self.by_ratio {
             return Err(AdaptError::Bomb { ratio: RATIO_MAX });
         }
-        if len > limit_bytes {
-            return Err(AdaptError::TooLarge { limit_bytes });
+        if len > self.limit_bytes {
+            return Err(AdaptError::TooLarge { limit_bytes: self.limit_bytes });
         }
-        decoded.extend_from_slice(&piece[..read]);
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+}
+
+impl Write for Room {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        match self.take(piece) {
+            Ok(()) => Ok(piece.len()),
+            Err(exceeded) => {
+                self.exceeded = Some(exceeded);
+                Err(io::ErrorKind::FileTooLarge.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -177,6 +232,19 @@ mod tests {
                 assert!(decode(&whole[..len], &[coding], &LIMITS).is_err(), "{coding:?} {len}");
             }
         }
+    }
+
+    #[test]
+    fn what_goes_on_behind_its_end_is_no_page() {
+        let text = "Weir serves what is asked for. ".repeat(3000).into_bytes();
+        for coding in ALL {
+            for more in [&b"x"[..], &[0; 40_000]] {
+                let longer = [&coded(&text, coding), more].concat();
+                let error = decode(&longer, &[coding], &LIMITS).unwrap_err();
+                assert!(matches!(error, AdaptError::Codec { .. }), "{coding:?}: {error}");
+            }
+        }
+        assert!(decode(b"", &[Coding::Brotli], &LIMITS).is_err());
     }
 
     proptest! {

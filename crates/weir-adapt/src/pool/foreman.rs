@@ -10,7 +10,7 @@ use weir_arena::{Arena, ArenaError};
 
 use super::child::Helper;
 use super::{Shared, Task};
-use crate::job::{Job, Made, Outcome};
+use crate::job::{Job, Limits, Made, Outcome};
 use crate::wire::Report;
 
 /// Results that are copied: a descriptor and a mapping cost more than so many bytes.
@@ -96,18 +96,26 @@ fn death(error: &io::Error, took: Duration) -> String {
 }
 
 fn outcome(report: Report, file: OwnedFd, took: Duration, job: &Job, arena: &Arena) -> Outcome {
-    let (len, detail) = match report {
-        Report::Made { len, detail } => (len, plain(&detail)),
-        Report::Original { why } => return Outcome::Original(why.as_str()),
-        Report::Failed { what } => return Outcome::Failed(plain(&what)),
-        Report::Ready { .. } => return Outcome::Failed("it said what it must not".to_owned()),
+    let (len, detail) = match said(report, &job.limits) {
+        Ok(made) => made,
+        Err(outcome) => return outcome,
     };
-    if len > job.limits.output_bytes {
-        return Outcome::Failed(format!("{len} bytes, of {} allowed", job.limits.output_bytes));
-    }
     match take(file, len, arena) {
         Ok(body) => Outcome::Made(Made { body, detail, took }),
         Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+/// What a report on a job says: so many bytes and what was done, or the end without a result.
+pub(super) fn said(report: Report, limits: &Limits) -> Result<(u64, String), Outcome> {
+    match report {
+        Report::Made { len, .. } if len > limits.output_bytes => {
+            Err(Outcome::Failed(format!("{len} bytes, of {} allowed", limits.output_bytes)))
+        }
+        Report::Made { len, detail } => Ok((len, plain(&detail))),
+        Report::Original { why } => Err(Outcome::Original(why.as_str())),
+        Report::Failed { what } => Err(Outcome::Failed(plain(&what))),
+        Report::Ready { .. } => Err(Outcome::Failed("it said what it must not".to_owned())),
     }
 }
 

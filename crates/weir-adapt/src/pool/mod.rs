@@ -20,7 +20,8 @@ use weir_arena::Arena;
 
 use self::queue::Queue;
 use self::strikes::Strikes;
-use crate::job::{Job, Outcome};
+use crate::job::{Job, Limits, Outcome};
+use crate::wire;
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -33,6 +34,16 @@ pub struct PoolSettings {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+}
+
+/// What the pool takes a helper's packet for, before it looks at the result: so many bytes, and
+/// what was done; or the end of the job. Helpers work on what others have sent and may have fallen
+/// to them: for those who try what this withstands.
+///
+/// # Errors
+/// `InvalidData` for what is no message; a helper that sends it is ended.
+pub fn judge(packet: &[u8], limits: &Limits) -> io::Result<Result<(u64, String), Outcome>> {
+    wire::parse(packet).map(|report| foreman::said(report, limits))
 }
 
 /// Who goes first.

@@ -66,6 +66,15 @@ impl Weir {
         self.child.id()
     }
 
+    /// Its helper processes.
+    pub fn helpers(&self) -> Vec<i32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().flatten();
+        let children =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let all: String = children.collect();
+        all.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
     /// All that the server wrote to standard output and standard error.
     pub fn log(&self) -> String {
         std::fs::read_to_string(log_path(self.directory.path())).unwrap_or_default()
