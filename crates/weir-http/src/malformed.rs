@@ -10,9 +10,12 @@ pub enum Malformed {
     /// Neither HTTP/1.0, HTTP/1.1 nor HTTP/2.
     #[error("HTTP version is not 1.0, 1.1 or 2")]
     Version,
-    /// CONNECT: Weir is not a forward proxy.
+    /// CONNECT where there is no forward proxy.
     #[error("CONNECT is not supported")]
     Connect,
+    /// CONNECT with content, which has no meaning (RFC 9110 §9.3.6).
+    #[error("CONNECT has no content")]
+    ConnectContent,
     /// The request target's form does not fit the method (RFC 9112 §3.2).
     #[error("request target form does not fit the method")]
     Target,

@@ -84,6 +84,36 @@ pub fn validate<'a>(
     Ok(Valid { framing, host, authority, notes: fields.notes })
 }
 
+/// Checks the head of a CONNECT (RFC 9110 §9.3.6) and returns where it is to lead: a host and a
+/// port, neither of which has a default.
+///
+/// # Errors
+/// The first reason found to refuse the request; the connection must then be closed.
+pub fn validate_connect<'a>(
+    uri: &'a Uri,
+    version: Version,
+    headers: &'a HeaderMap,
+) -> Result<Host<'a>, Malformed> {
+    if !matches!(version, Version::HTTP_11 | Version::HTTP_2) {
+        return Err(Malformed::Version);
+    }
+    let fields = scan(headers)?;
+    if !matches!(framing(&fields, version)?, Framing::Empty | Framing::Stream) {
+        // Content has no meaning here, and what follows the head is the tunnel's.
+        return Err(Malformed::ConnectContent);
+    }
+    if let Some(field) = fields.host {
+        host::parse(field)?;
+    }
+    let authority = uri.authority().filter(|_| uri.scheme().is_none());
+    let authority = authority.ok_or(Malformed::Target)?;
+    let host = host::parse(authority.as_str().as_bytes())?;
+    match host.port {
+        Some(_) => Ok(host),
+        None => Err(Malformed::Target),
+    }
+}
+
 /// The field lines that decide about framing and host.
 #[derive(Default)]
 struct Fields<'a> {

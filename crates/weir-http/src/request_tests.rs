@@ -257,3 +257,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tunnels() {
+    let check = |target: &str, fields: &[(&str, &str)], expected| {
+        let headers = headers(fields);
+        let uri: Uri = target.parse().unwrap();
+        let host = validate_connect(&uri, H1, &headers).map(|host| host.to_string());
+        assert_eq!(host, expected, "{target} {fields:?}");
+    };
+    let a = ("host", "a:443");
+    check("a:443", &[a], Ok("a:443".to_owned()));
+    // What a client says beside its target counts for nothing, and must be well-formed.
+    check("A.example.:8443", &[a], Ok("a.example:8443".to_owned()));
+    check("[::1]:443", &[], Ok("[::1]:443".to_owned()));
+    check("a:443", &[("host", "a b")], Err(Malformed::Host));
+    check("a:443", &[a, a], Err(Malformed::HostRepeated));
+    check("a", &[a], Err(Malformed::Target));
+    check("/a:443", &[a], Err(Malformed::Target));
+    check("http://a:443/", &[a], Err(Malformed::Target));
+    check("user@a:443", &[a], Err(Malformed::Host));
+    check("a:443", &[a, ("content-length", "0")], Err(Malformed::ConnectContent));
+    check("a:443", &[a, ("transfer-encoding", "chunked")], Err(Malformed::ConnectContent));
+}

@@ -154,6 +154,8 @@ impl Socket {
     /// Declares the connection a tunnel. Tunnels may be silent for long, so that the kernel asks
     /// whether the client is still there.
     pub fn set_tunnel(&self) {
+        // Who served HTTP has gone, and would not poll again what was put off.
+        self.forbid_deferral();
         self.enter(Phase::Tunnel);
         // Unix-domain sockets know at once when their peer goes.
         let _ = sockopt::set_socket_keepalive(&self.fd, true);

@@ -8,6 +8,8 @@ mod common;
 mod cache;
 #[path = "forward/destinations.rs"]
 mod destinations;
+#[path = "forward/tunnels.rs"]
+mod tunnels;
 
 use std::net::SocketAddr;
 

@@ -114,6 +114,20 @@ fn bytes_pass_both_ways_and_the_tunnel_is_counted() {
     waits_for(admin, 0);
 }
 
+/// The connection of a client that has said all it wants to, and is not known to the event loop,
+/// was once asked for more by nobody.
+#[test]
+fn a_client_that_is_silent_at_first_is_heard() {
+    let (origin, _seen) = echo();
+    let (_weir, address, _) = front(origin);
+    for _ in 0..20 {
+        let mut client = tunnel(address);
+        std::thread::sleep(Duration::from_millis(20));
+        client.send(b"late").unwrap();
+        assert_eq!(client.take(4).unwrap(), b"late");
+    }
+}
+
 #[test]
 fn what_a_client_sends_at_once_is_not_lost() {
     let (origin, _seen) = echo();

@@ -2,7 +2,7 @@
 
 use crate::check::Line;
 use crate::limits::{FORWARD_RANGES_MAX, FORWARD_RULES_MAX};
-use crate::model::{Address, Destination, Forward, ForwardRule};
+use crate::model::{Address, Destination, Forward, ForwardConnect, ForwardRule};
 use crate::prefix::Prefix;
 use crate::value::FromValue;
 
@@ -30,10 +30,23 @@ impl Build<'_, '_> {
                 None => PORTS_DEFAULT.to_vec(),
             },
             private: self.ranges::<Prefix>(line, "private", "range"),
+            connect: self.forward_connect(line)?,
             connect_timeout: line.value("connect-timeout")?,
             first_byte_timeout: line.value("first-byte-timeout")?,
             idle_timeout: line.value("idle-timeout")?,
             ca,
+        })
+    }
+
+    fn forward_connect(&mut self, forward: &Line) -> Option<ForwardConnect> {
+        let Some(line) = forward.lines.one("connect") else {
+            return Some(ForwardConnect::default());
+        };
+        Some(ForwardConnect {
+            ports: self.ranges(forward, "connect", "port"),
+            idle: line.value("idle")?,
+            bytes: line.value("bytes"),
+            open: line.value("open")?,
         })
     }
 

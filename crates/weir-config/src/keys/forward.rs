@@ -3,16 +3,17 @@
 use crate::prefix::PREFIX;
 use crate::rules::PATH;
 use crate::rules::forward::DESTINATION;
-use crate::table::Presence::{Optional, Repeated, Required, Within};
+use crate::table::Presence::{AnyNumber, Optional, Repeated, Required, Within};
 use crate::table::{Block, Key, Slot, slot};
 use crate::value::Kind;
 
-use super::HOUR;
+use super::{DAY, HOUR, TIB};
 
 const PORT: Slot = slot("port", Kind::Ports, Optional("any"), "At these ports only.");
 const FROM: Slot = slot("client", Kind::Text(&PREFIX), Repeated, "");
 const RANGE: Slot = slot("range", Kind::Text(&PREFIX), Repeated, "");
 const PORTS: Slot = slot("port", Kind::Ports, Repeated, "");
+const CONNECT_PORTS: Slot = slot("port", Kind::Ports, AnyNumber("CONNECT is refused"), "");
 const TO: Slot = slot("destination", Kind::Text(&DESTINATION), Repeated, "");
 
 pub(crate) const FORWARD: &[Key] = &[
@@ -77,6 +78,36 @@ pub(crate) const FORWARD: &[Key] = &[
             "Addresses that may be connected to although they are not public: this machine, \
              private networks, link-local and the like, which are denied otherwise.",
             "private \"10.1.0.0/16\"",
+        )
+    },
+    Key {
+        properties: &[
+            slot(
+                "idle",
+                Kind::Time { min: 1_000, max: DAY },
+                Within("5m"),
+                "How long a tunnel may be silent.",
+            ),
+            slot(
+                "bytes",
+                Kind::Size { min: 1, max: TIB },
+                Optional("any number"),
+                "How much may pass, both ways together.",
+            ),
+            slot(
+                "open",
+                Kind::Number { min: 1, max: 1_000_000 },
+                Within("10000"),
+                "How many may be open at a time; others are answered 503.",
+            ),
+        ],
+        repeats: false,
+        ..line(
+            "connect",
+            &[CONNECT_PORTS],
+            "Ports that CONNECT may open tunnels to, as `https` needs them. Without this line: \
+             443.",
+            "connect 443 8443 idle=\"10m\"",
         )
     },
     Key {

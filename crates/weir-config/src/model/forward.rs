@@ -22,8 +22,30 @@ pub struct Forward {
     pub first_byte_timeout: Duration,
     /// Between two reads of a response body.
     pub idle_timeout: Duration,
+    /// What CONNECT may open.
+    pub connect: ForwardConnect,
     /// Roots that origins with `https` are verified by; default: the operating system's.
     pub ca: Option<PathBuf>,
+}
+
+/// `connect` in a `forward` block: tunnels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardConnect {
+    /// Ports that they may lead to, each from the first to the last; none given means no tunnels.
+    pub ports: Vec<(u16, u16)>,
+    /// How long a tunnel may be silent.
+    pub idle: Duration,
+    /// Bytes of a tunnel, both ways together; default: any number.
+    pub bytes: Option<u64>,
+    /// Tunnels that may be open at a time.
+    pub open: usize,
+}
+
+impl Default for ForwardConnect {
+    fn default() -> Self {
+        let idle = Duration::from_secs(300);
+        ForwardConnect { ports: vec![(443, 443)], idle, bytes: None, open: 10_000 }
+    }
 }
 
 /// An `allow` or `deny` line: one or more destinations, at any port or at some.

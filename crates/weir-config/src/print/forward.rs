@@ -3,9 +3,9 @@
 use std::fmt::Display;
 
 use crate::build::PORTS_DEFAULT;
-use crate::model::{Forward, ForwardRule};
+use crate::model::{Forward, ForwardConnect, ForwardRule};
 
-use super::{Printer, path, property, quote, time};
+use super::{Printer, path, property, quote, size, time};
 
 impl Printer {
     pub(super) fn forward(&mut self, forward: &Forward) {
@@ -22,10 +22,24 @@ impl Printer {
                 out.ports("ports", &forward.ports);
             }
             out.values("private", forward.private.iter().map(text));
+            if forward.connect != ForwardConnect::default() {
+                out.forward_connect(&forward.connect);
+            }
             if let Some(ca) = &forward.ca {
                 out.line(format_args!("tls ca={}", path(ca)));
             }
         });
+    }
+
+    fn forward_connect(&mut self, connect: &ForwardConnect) {
+        let ports = connect.ports.iter().map(|ports| format!(" {}", range(*ports)));
+        let mut line = format!("connect{}", ports.collect::<String>());
+        property(&mut line, "idle", time(connect.idle));
+        if let Some(bytes) = connect.bytes {
+            property(&mut line, "bytes", size(bytes));
+        }
+        property(&mut line, "open", connect.open);
+        self.line(line);
     }
 }
 

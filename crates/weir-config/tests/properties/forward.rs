@@ -30,18 +30,26 @@ proptest! {
 fn forward() -> impl Strategy<Value = Forward> {
     let times = (time(1, 3_600_000), time(1, 3_600_000), time(1, 3_600_000));
     let ranges = (vec(prefix(), 0..3), vec(ports(), 1..3), vec(prefix(), 0..3));
-    (ranges, vec(rule(), 0..4), times, option::of(file())).prop_map(
-        |((from, ports, private), rules, (connect, first_byte, idle), ca)| Forward {
+    let rest = (times, connect(), option::of(file()));
+    (ranges, vec(rule(), 0..4), rest).prop_map(
+        |((from, ports, private), rules, ((to_connect, first_byte, idle), connect, ca))| Forward {
             from,
             rules,
             ports,
             private,
-            connect_timeout: connect,
+            connect,
+            connect_timeout: to_connect,
             first_byte_timeout: first_byte,
             idle_timeout: idle,
             ca,
         },
     )
+}
+
+fn connect() -> impl Strategy<Value = ForwardConnect> {
+    let numbers = (option::of(1_u64..=1 << 40), 1_usize..=1_000_000);
+    (vec(ports(), 0..3), time(1_000, 86_400_000), numbers)
+        .prop_map(|(ports, idle, (bytes, open))| ForwardConnect { ports, idle, bytes, open })
 }
 
 fn rule() -> impl Strategy<Value = ForwardRule> {

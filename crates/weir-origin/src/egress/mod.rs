@@ -83,7 +83,12 @@ impl fmt::Display for Denied {
 impl std::error::Error for Denied {}
 
 impl Egress {
-    /// The rules of `settings`, for a server that listens at `own`.
+    /// The rules of `settings` for tunnels, which may lead to other ports than requests.
+    pub fn of_tunnels(settings: &Forward, own: Vec<SocketAddr>) -> Egress {
+        Egress { ports: settings.connect.ports.clone(), ..Egress::new(settings, own) }
+    }
+
+    /// The rules of `settings` for requests, for a server that listens at `own`.
     pub fn new(settings: &Forward, own: Vec<SocketAddr>) -> Egress {
         Egress {
             rules: settings.rules.clone(),

@@ -2,28 +2,35 @@
 //! they are verified. One for all of them, since roots are many.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use weir_config::{Forward, UpstreamProtocol, UpstreamTls};
+use tokio::net::TcpStream;
+use weir_config::{Forward, Target, UpstreamProtocol, UpstreamTls};
 
+use super::dial::{Resolved, dial};
+use super::stream::Socket;
 use super::tls::Tls;
 use crate::egress::Egress;
-use crate::error::OriginError;
+use crate::error::{ErrorKind, OriginError};
 
 /// The way out of a forward proxy.
 pub struct Way {
     pub(super) egress: Arc<Egress>,
+    tunnels: Egress,
     /// `None` where the system has no roots: then no origin can be verified.
     pub(super) tls: Option<Tls>,
 }
 
 impl Way {
-    /// The way that `settings` describe, within what `egress` allows. Reads the CA file, if one is
-    /// named, or else the operating system's roots.
+    /// The way that `settings` describe, for a server that listens at `own`. Reads the CA file, if
+    /// one is named, or else the operating system's roots.
     ///
     /// # Errors
     /// [`crate::error::ErrorKind::Config`] with the file that cannot be used.
-    pub fn new(settings: &Forward, egress: Egress) -> Result<Way, OriginError> {
+    pub fn new(settings: &Forward, own: Vec<SocketAddr>) -> Result<Way, OriginError> {
+        let egress = Arc::new(Egress::new(settings, own.clone()));
         let tls = UpstreamTls { ca: settings.ca.clone(), ..UpstreamTls::default() };
         let tls = match Tls::new(&tls, UpstreamProtocol::Auto, "forward") {
             Ok(tls) => Some(tls),
@@ -33,12 +40,46 @@ impl Way {
             }
             Err(error) => return Err(error),
         };
-        Ok(Way { egress: Arc::new(egress), tls })
+        let tunnels = Egress::of_tunnels(settings, own);
+        Ok(Way { egress, tunnels, tls })
     }
 
-    /// Where it may lead.
+    /// Where requests may go.
     pub fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    /// Where tunnels may lead.
+    pub fn tunnels(&self) -> &Egress {
+        &self.tunnels
+    }
+
+    /// Connects a tunnel to a host (in its one form) and a port, within `limit`.
+    ///
+    /// # Errors
+    /// What a request's connection fails with, too; the kind is `Denied` if it may not lead there.
+    pub async fn tunnel(
+        &self,
+        host: &str,
+        port: u16,
+        limit: Duration,
+    ) -> Result<TcpStream, OriginError> {
+        let server = format!("{host}:{port}");
+        let target = Target::Host(host.trim_matches(['[', ']']).to_owned(), port);
+        let resolved = Resolved::default();
+        let dialling = dial(&target, &resolved, &server, Some(&self.tunnels));
+        match tokio::time::timeout(limit, dialling).await {
+            Ok(Ok(Socket::Tcp(tcp))) => Ok(tcp),
+            // `Target::Host` leads to no other.
+            Ok(Ok(Socket::Unix(_))) => {
+                Err(OriginError::new(ErrorKind::Connect, server, "not a TCP connection"))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let cause = format!("no connection within {limit:?}");
+                Err(OriginError::new(ErrorKind::ConnectTimeout, server, cause))
+            }
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use tokio::net::TcpStream;
 use weir_config::{self as config, Address, Concurrency, Config, Target, UpstreamServer};
 use weir_guard::Classes;
-use weir_origin::egress::{Denied, Egress};
+use weir_origin::egress::Denied;
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{Group, Way};
 
@@ -91,6 +92,22 @@ impl ForwardProxy {
         self.way.egress().judge_name(&origin.name, origin.port).map(drop)
     }
 
+    /// The same for a tunnel.
+    ///
+    /// # Errors
+    /// As [`ForwardProxy::judge`].
+    pub(crate) fn judge_tunnel(&self, to: &Origin) -> Result<(), Denied> {
+        self.way.tunnels().judge_name(&to.name, to.port).map(drop)
+    }
+
+    /// Connects a tunnel.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub(crate) async fn tunnel(&self, to: &Origin) -> Result<TcpStream, OriginError> {
+        self.way.tunnel(&to.name, to.port, self.settings.connect_timeout).await
+    }
+
     /// An origin, with its connections.
     ///
     /// # Errors
@@ -135,8 +152,7 @@ impl ForwardProxy {
 }
 
 fn way(settings: &config::Forward, config: &Config) -> Result<Way, StartError> {
-    let egress = Egress::new(settings, own_addresses(config));
-    Way::new(settings, egress)
+    Way::new(settings, own_addresses(config))
         .map_err(|source| StartError::Upstream { name: "forward".to_owned(), source })
 }
 

@@ -1,10 +1,14 @@
 //! Forward proxies: what was asked of them, and what they refused.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use weir_origin::egress::Denied;
 
+use super::Registry;
 use super::render::Page;
+use crate::connection::Connection;
+use crate::pipeline::TunnelEnd;
 use crate::shared::Shared;
 
 /// What has become of requests since the start.
@@ -14,6 +18,39 @@ pub(crate) struct ForwardCounts {
     /// Clients that may not use the proxy.
     pub(crate) strangers: AtomicU64,
     denied: [AtomicU64; Denied::ALL.len()],
+    /// Tunnels that are open now.
+    open: AtomicUsize,
+    /// Those that were, by how they ended.
+    ended: [AtomicU64; TunnelEnd::ALL.len()],
+    from_client: AtomicU64,
+    to_client: AtomicU64,
+}
+
+/// A tunnel's place among those that are open.
+pub(crate) struct Tunnel(Arc<Registry>);
+
+impl Tunnel {
+    /// Takes a place; `None` if `limit` are taken.
+    pub(crate) fn begin(connection: &Connection, limit: usize) -> Option<Tunnel> {
+        let registry = &connection.worker.shared.metrics;
+        let open = &registry.forward.open;
+        open.fetch_update(Relaxed, Relaxed, |open| (open < limit).then_some(open + 1)).ok()?;
+        Some(Tunnel(Arc::clone(registry)))
+    }
+
+    /// It has passed these bytes, and ended.
+    pub(crate) fn end(self, end: TunnelEnd, from_client: u64, to_client: u64) {
+        let counts = &self.0.forward;
+        counts.ended[end as usize].fetch_add(1, Relaxed);
+        counts.from_client.fetch_add(from_client, Relaxed);
+        counts.to_client.fetch_add(to_client, Relaxed);
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.0.forward.open.fetch_sub(1, Relaxed);
+    }
 }
 
 impl ForwardCounts {
@@ -40,5 +77,17 @@ pub(super) fn forward(page: &mut Page, shared: &Shared) {
     page.sample(name, &[("reason", "client")], counts.strangers.load(Relaxed));
     for (why, count) in Denied::ALL.into_iter().zip(&counts.denied) {
         page.sample(name, &[("reason", why.as_str())], count.load(Relaxed));
+    }
+    let help = "Tunnels that are open.";
+    page.single("weir_forward_tunnels", "gauge", help, counts.open.load(Relaxed));
+    let name = "weir_forward_tunnels_total";
+    page.family(name, "counter", "Tunnels that have ended, by how.");
+    for (end, count) in TunnelEnd::ALL.into_iter().zip(&counts.ended) {
+        page.sample(name, &[("end", end.as_str())], count.load(Relaxed));
+    }
+    let name = "weir_forward_tunnel_bytes_total";
+    page.family(name, "counter", "Bytes that have passed tunnels that have ended.");
+    for (direction, count) in [("in", &counts.from_client), ("out", &counts.to_client)] {
+        page.sample(name, &[("direction", direction)], count.load(Relaxed));
     }
 }

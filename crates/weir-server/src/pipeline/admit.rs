@@ -32,8 +32,9 @@ pub(super) fn decide(
     guard.decide(connection, &asked, started)
 }
 
-/// The same about one that no route answers. Whoever tries what is not there, or has no form, costs
-/// the least when he is refused; rules see what he asked for as it came.
+/// The same about one that no route answers, or that opens a tunnel. Whoever tries what is not
+/// there, or has no form, costs the least when he is refused; rules see what he asked for as it
+/// came.
 ///
 /// # Errors
 /// The refusal to answer with instead of the one that he would get.
@@ -45,8 +46,13 @@ pub(super) fn admit_unrouted(
 ) -> Result<(), Refusal> {
     let connection = Arc::clone(record.connection());
     let guard = &connection.worker.shared.guard;
-    let normalised = path::normalise(head.uri.path());
-    let path = normalised.as_ref().map_or(head.uri.path(), Normalised::as_str);
+    let target = match head.uri.path() {
+        // CONNECT has none.
+        "" => "/",
+        path => path,
+    };
+    let normalised = path::normalise(target);
+    let path = normalised.as_ref().map_or(target, Normalised::as_str);
     let (path, fields) = (guard.seen(path), MapFields(&head.headers));
     let asked = Asked {
         site: &site.name,

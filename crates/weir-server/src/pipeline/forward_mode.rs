@@ -1,13 +1,14 @@
 //! Between stages 2 and 3, where the route is a forward proxy: may this client use it, and may it
 //! go where it wants to? Addresses are judged later, when the origin is connected to.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use http::request::Parts;
 use weir_http::Malformed;
 use weir_http::host::Host;
-use weir_origin::egress::is_disguised_number;
+use weir_origin::egress::{Denied, is_disguised_number};
 use weir_origin::error::OriginError;
 
 use super::Target;
@@ -35,7 +36,11 @@ pub(super) fn origin(
     origin_at(scheme == "https", host).map(Some)
 }
 
-fn origin_at(tls: bool, host: &Host<'_>) -> Result<Arc<Origin>, Refusal> {
+/// The same for a host that is named otherwise.
+///
+/// # Errors
+/// As [`origin`].
+pub(super) fn origin_at(tls: bool, host: &Host<'_>) -> Result<Arc<Origin>, Refusal> {
     if is_disguised_number(&host.name) {
         return Err(Malformed::Host.into());
     }
@@ -61,18 +66,38 @@ pub(super) fn judge(connection: &Connection, routed: &Routed<'_>) -> Result<(), 
 pub(super) fn judge_again(connection: &Connection, routed: &Routed<'_>) -> Result<(), Refusal> {
     let Some(origin) = &routed.origin else { return Ok(()) };
     let Some(proxy) = routed.route.source.forward_proxy() else { return Ok(()) };
-    judge_origin(connection, proxy, origin)
+    judge_client(connection, proxy)?;
+    proxy.judge(origin).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
 }
 
-fn judge_origin(
+/// Judges a tunnel, and counts it.
+///
+/// # Errors
+/// As [`judge`].
+pub(super) fn judge_tunnel(
     connection: &Connection,
-    proxy: &ForwardProxy,
-    origin: &Origin,
+    route: &Route,
+    to: &Origin,
 ) -> Result<(), Refusal> {
-    if !proxy.is_for(connection.client.map(|client| client.ip())) {
-        return Err(Refusal::Barred(Barred::Client));
+    connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
+    let Some(proxy) = route.source.forward_proxy() else { return Ok(()) };
+    judge_client(connection, proxy)?;
+    proxy.judge_tunnel(to).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
+}
+
+fn judge_client(connection: &Connection, proxy: &ForwardProxy) -> Result<(), Refusal> {
+    match proxy.is_for(connection.client.map(|client| client.ip())) {
+        true => Ok(()),
+        false => Err(Refusal::Barred(Barred::Client)),
     }
-    proxy.judge(origin).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
+}
+
+/// What is answered where no connection can be had.
+pub(super) fn refusal(error: &OriginError) -> Refusal {
+    match error.source().and_then(|cause| cause.downcast_ref::<Denied>()) {
+        Some(denied) => Refusal::Barred(Barred::Origin(*denied)),
+        None => Refusal::Source(error.status(), error.kind().as_str()),
+    }
 }
 
 /// Who is asked for `target`.

@@ -9,6 +9,7 @@ mod adapt;
 mod admit;
 mod ads;
 mod client_body;
+mod connect;
 mod content;
 pub(crate) mod fast;
 mod files;
@@ -24,6 +25,7 @@ mod plugins;
 mod prepared;
 mod proxy;
 mod refuse;
+mod relay;
 mod reply;
 mod route;
 mod select;
@@ -56,6 +58,7 @@ use look_up::{Found, Missed};
 pub(crate) use look_up::{key_authority, key_hosts, plain_scope, scopes};
 pub(crate) use plugins::{Begun, Passage, has_no_content};
 use refuse::Refusal;
+pub(crate) use relay::End as TunnelEnd;
 use reply::Answer;
 pub(crate) use reply::storable;
 use route::Unrouted;
@@ -156,6 +159,11 @@ pub(crate) fn serve(
     let mut record = Record::start(connection, started, is_head);
     let version = head.version;
     let live = connection.worker.shared.live.load();
+
+    // A tunnel has nothing of a request but its admission.
+    if head.method == Method::CONNECT {
+        return connect::answer(connection, &live, head, body, record);
+    }
 
     // Route.
     let routed = match route::route(&live, connection, &head) {

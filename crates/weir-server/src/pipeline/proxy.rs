@@ -6,7 +6,6 @@ use tokio::time::{Instant, timeout_at};
 use weir_cache::policy::{Target as CacheTarget, invalidated};
 use weir_cache::{Cache, Collapse, KeyRef, Lead, Mark, Object, Outcome, PurgeMode};
 use weir_http::cache_status::{CacheStatus, Forward};
-use weir_origin::egress::Denied;
 use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
@@ -15,7 +14,7 @@ use super::forward::Outgoing;
 use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
 use super::plugins::{self, Filled};
-use super::refuse::{Barred, Refusal, Turned};
+use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
 use super::{Ask, forward, forward_mode, gather, tunnel};
@@ -24,7 +23,6 @@ use crate::live::Source;
 use crate::metrics::CacheResult;
 use crate::shared::coarse_unix_ms;
 use crate::upstream::Upstream;
-use std::error::Error as _;
 use std::sync::Arc;
 
 /// Rounds of waiting for others before a request goes to the origin by itself.
@@ -382,11 +380,9 @@ fn failed(
     let is_full = error.kind() == ErrorKind::Overloaded;
     ask.record.shed = is_full.then_some("upstream");
     let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
-    let denied = error.source().and_then(|cause| cause.downcast_ref::<Denied>());
-    let refusal = match denied {
-        Some(denied) => Refusal::Barred(Barred::Origin(*denied)),
-        None if is_full => Refusal::Turned(Turned::UPSTREAM),
-        None => Refusal::Source(error.status(), why),
+    let refusal = match is_full {
+        true => Refusal::Turned(Turned::UPSTREAM),
+        false => forward_mode::refusal(error),
     };
     refuse(ask, refusal, cache, value)
 }

@@ -55,6 +55,8 @@ pub(super) enum Barred {
     Client,
     /// It does not go there.
     Origin(Denied),
+    /// It has as many tunnels as it may.
+    Full,
 }
 
 /// How overload control turns a request away.
@@ -97,6 +99,7 @@ impl Refusal {
             Refusal::NotCached => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Source(status, _) => *status,
             Refusal::Barred(Barred::NotWhole) => StatusCode::BAD_REQUEST,
+            Refusal::Barred(Barred::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Barred(Barred::Client | Barred::Origin(_)) => StatusCode::FORBIDDEN,
             Refusal::Turned(turned) => match turned.answer {
                 RefusalAnswer::Status(429) => StatusCode::TOO_MANY_REQUESTS,
@@ -144,12 +147,13 @@ impl fmt::Display for Barred {
             Barred::NotWhole => f.write_str("a forward proxy is asked for whole URLs"),
             Barred::Client => f.write_str("this proxy is not for you"),
             Barred::Origin(denied) => denied.fmt(f),
+            Barred::Full => f.write_str("too many tunnels are open"),
         }
     }
 }
 
 impl Barred {
-    /// RFC 9209 §2.3.5 and §2.3.11; the reason as metrics have it.
+    /// RFC 9209 §2.3.5, §2.3.11 and §2.3.12; the reason as metrics have it.
     fn proxy_status(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Barred::NotWhole => "weir; error=http_request_error",
@@ -160,6 +164,7 @@ impl Barred {
                 "weir; error=destination_ip_prohibited; details=\"private\""
             }
             Barred::Origin(Denied::Own) => "weir; error=destination_ip_prohibited; details=\"own\"",
+            Barred::Full => "weir; error=connection_limit_reached; details=\"tunnels\"",
             Barred::Origin(_) => "weir; error=destination_ip_prohibited; details=\"address\"",
         })
     }

@@ -1,0 +1,137 @@
+//! CONNECT (RFC 9110 §9.3.6): a tunnel through a forward proxy, if this client may have one to
+//! where it wants to.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use weir_http::Malformed;
+use weir_http::request::validate_connect;
+
+use super::refuse::{self, Barred, Refusal};
+use super::relay::{self, Limits};
+use super::route::{self, Unrouted};
+use super::{admit, forward_mode, refuse_unrouted, unread};
+use crate::body::{Content, ReplyBody};
+use crate::connection::{Connection, Reply};
+use crate::live::{Live, Origin, Route};
+use crate::metrics::Tunnel;
+use crate::record::Record;
+
+/// Whom a CONNECT is for.
+struct Way {
+    route: Arc<Route>,
+    to: Arc<Origin>,
+}
+
+/// Finds the forward proxy that a CONNECT is for: the route of all paths, `/`, at the site that has
+/// its host's name.
+///
+/// # Errors
+/// The refusal to answer with: malformed, unknown host, no forward proxy.
+fn way(live: &Live, connection: &Connection, head: &Parts) -> Result<Way, Unrouted> {
+    let host = validate_connect(&head.uri, head.version, &head.headers);
+    // Where there is no forward proxy, that is what is wrong with it.
+    let name = host.as_ref().map_or("", |host| &host.name);
+    let site = route::site(live, connection, name)?;
+    let found = site.routes.find("/").filter(|route| route.source.forward_proxy().is_some());
+    let of_site = |refusal| Unrouted { refusal, site: Some(Arc::clone(&site.info)) };
+    let route = found.ok_or_else(|| of_site(Malformed::Connect.into()))?;
+    let host = host.map_err(|malformed| of_site(malformed.into()))?;
+    let to = forward_mode::origin_at(true, &host).map_err(of_site)?;
+    Ok(Way { route: Arc::clone(route), to })
+}
+
+/// Answers a CONNECT.
+pub(super) fn answer(
+    connection: &Arc<Connection>,
+    live: &Live,
+    head: Parts,
+    body: Option<Incoming>,
+    mut record: Record,
+) -> Reply {
+    let way = match way(live, connection, &head) {
+        Ok(way) => way,
+        Err(unrouted) => return refuse_unrouted(live, unrouted, record, &head, body),
+    };
+    let Way { route, to } = &way;
+    record.set_route(route, &head.method, &head.uri, head.version, &head.headers);
+    let site = Arc::clone(&route.site);
+    let started = record.started();
+    let admitted = admit::admit_unrouted(&site, &head, started, &mut record)
+        .and_then(|()| forward_mode::judge_tunnel(connection, route, to))
+        .and_then(|()| {
+            Tunnel::begin(connection, limit(route)).ok_or(Refusal::Barred(Barred::Full))
+        });
+    match admitted {
+        Err(refusal) => {
+            let response = refuse::refuse(refusal, record, &head, body.as_ref());
+            unread::reply(response, head.version, body)
+        }
+        Ok(tunnel) => Reply::Later(Box::pin(open(way, head, record, tunnel))),
+    }
+}
+
+fn limit(route: &Route) -> usize {
+    route.source.forward_proxy().map_or(0, |proxy| proxy.settings.connect.open)
+}
+
+/// Connects, says so, and joins the two connections.
+async fn open(
+    way: Way,
+    mut head: Parts,
+    mut record: Record,
+    tunnel: Tunnel,
+) -> Response<ReplyBody> {
+    let Way { route, to } = way;
+    let client = head.extensions.remove::<hyper::upgrade::OnUpgrade>();
+    let (Some(proxy), Some(client)) = (route.source.forward_proxy(), client) else {
+        let refusal = Refusal::Malformed(Malformed::Connect);
+        return refuse::refuse(refusal, record, &head, None);
+    };
+    let origin = match proxy.tunnel(&to).await {
+        Ok(origin) => origin,
+        Err(error) => {
+            tracing::debug!(%error, "no tunnel");
+            let refusal = forward_mode::refusal(&error);
+            return refuse::refuse(refusal, record, &head, None);
+        }
+    };
+    let connect = &proxy.settings.connect;
+    let limits = Limits { idle: connect.idle, bytes: connect.bytes };
+    record.status = StatusCode::OK.as_u16();
+    let is_alone = head.version < Version::HTTP_2;
+    tokio::spawn(async move {
+        match client.await {
+            Ok(client) => {
+                join(TokioIo::new(client), origin, limits, is_alone, record, tunnel).await
+            }
+            Err(cause) => tracing::debug!(%cause, "no tunnel"),
+        }
+    });
+    Response::new(ReplyBody::new(Content::Empty, None))
+}
+
+/// Passes bytes to the tunnel's end.
+async fn join(
+    client: TokioIo<hyper::upgrade::Upgraded>,
+    origin: TcpStream,
+    limits: Limits,
+    is_alone: bool,
+    mut record: Record,
+    tunnel: Tunnel,
+) {
+    // A graceful stop waits for tunnels as for any request.
+    let drain = record.connection().worker.drain.subscribe();
+    if is_alone {
+        record.connection().socket.set_tunnel();
+    }
+    let (passed, end) = relay::relay(client, origin, limits).await;
+    tunnel.end(end, passed.from_client, passed.to_client);
+    record.body_bytes = passed.to_client;
+    record.complete = end == relay::End::Whole;
+    drop((record, drain));
+}
