@@ -56,6 +56,8 @@ pub const ADDRESS_RANGES_MAX: usize = 4_000_000;
 pub const LIST_ERRORS_MAX: usize = 5;
 /// Bytes of a path, a value or a parameter's name in a rule.
 pub const RULE_TEXT_MAX: usize = 4_096;
+/// `icap` blocks in a file.
+pub const ICAP_MAX: usize = 100;
 /// Lines of an `html` block about elements and hosts. Each is looked for at every element.
 pub const HTML_RULES_MAX: usize = 200;
 /// Bytes of all texts of an `html` block: they go to a helper with each job.

@@ -6,6 +6,7 @@ mod addresses;
 mod forward;
 mod guard;
 mod html;
+mod icap;
 mod plugin;
 mod upstream;
 
@@ -21,6 +22,7 @@ pub use addresses::{AddressRange, AddressSet};
 pub use forward::*;
 pub use guard::*;
 pub use html::*;
+pub use icap::*;
 pub use plugin::*;
 pub use upstream::*;
 
@@ -41,6 +43,8 @@ pub struct Config {
     pub guard: Guard,
     /// Helper processes: the `adapt` block.
     pub adapt: Adapt,
+    /// ICAP services in file order, by unique names.
+    pub icap: Vec<Icap>,
     /// Sites in file order.
     pub sites: Vec<Site>,
 }
@@ -224,6 +228,8 @@ pub struct Route {
     pub plugins: Vec<Use>,
     /// What is made of its responses.
     pub adapt: RouteAdapt,
+    /// The ICAP service that sees its requests and responses, by name.
+    pub icap: Option<String>,
 }
 
 /// A path pattern.

@@ -67,6 +67,7 @@ fn one_site(
         body_min_rate: None,
         plugins: Vec::new(),
         adapt: RouteAdapt::default(),
+        icap: None,
     };
     let site = Site {
         names: vec!["*".to_owned()],

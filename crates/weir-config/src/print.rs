@@ -6,6 +6,7 @@ mod adapt;
 mod forward;
 mod guard;
 mod html;
+mod icap;
 mod plugin;
 
 pub use guard::print_rules;
@@ -33,6 +34,7 @@ pub fn print(config: &Config) -> String {
     out.plugins(config);
     out.guard(&config.guard);
     out.adapt(&config.adapt);
+    config.icap.iter().for_each(|icap| out.icap(icap));
     for site in &config.sites {
         out.site(site);
     }
@@ -241,6 +243,9 @@ impl Printer {
             out.route_limits(route);
             out.uses(&route.plugins);
             out.route_adapt(&route.adapt);
+            if let Some(icap) = &route.icap {
+                out.line(format_args!("icap {}", quote(icap)));
+            }
         });
     }
 

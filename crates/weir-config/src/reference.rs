@@ -28,6 +28,7 @@ fn heading(out: &mut String, block: Block) {
         | Block::Plugin
         | Block::Guard
         | Block::Adapt
+        | Block::Icap
         | Block::Site => {
             format!("In `{}`", block.name())
         }

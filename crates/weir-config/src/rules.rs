@@ -7,6 +7,7 @@ pub(crate) mod adapt;
 pub(crate) mod forward;
 pub(crate) mod guard;
 pub(crate) mod html;
+pub(crate) mod icap;
 pub(crate) mod plugin;
 
 use crate::model::{HashKey, Pattern};

@@ -21,6 +21,7 @@ pub(crate) enum Block {
     Guard,
     Rule,
     Adapt,
+    Icap,
     Site,
     Route,
     /// `header` and `request-header`: edits of a header section.
@@ -34,7 +35,7 @@ pub(crate) enum Block {
 
 impl Block {
     /// All blocks, in the reference page's order.
-    pub(crate) const ALL: [Block; 19] = [
+    pub(crate) const ALL: [Block; 20] = [
         Block::File,
         Block::Server,
         Block::Limits,
@@ -46,6 +47,7 @@ impl Block {
         Block::Guard,
         Block::Rule,
         Block::Adapt,
+        Block::Icap,
         Block::Site,
         Block::Route,
         Block::Header,
@@ -70,6 +72,7 @@ impl Block {
             Block::Guard => "guard",
             Block::Rule => "rule",
             Block::Adapt => "adapt",
+            Block::Icap => "icap",
             Block::Site => "site",
             Block::Route => "route",
             Block::Header => "header",
@@ -189,6 +192,7 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
         keys::ADAPT,
         keys::HTML,
         keys::FORWARD,
+        keys::ICAP,
     ]
     .into_iter()
     .flatten()
@@ -220,8 +224,9 @@ mod tests {
         let unless = |name: &str, line: &'static str| if lacks(name) { line } else { "" };
         let route = |inside: &str| {
             let app = "upstream \"app\" { server \"http://a.example\"; }";
+            let icap = "icap \"scanner\" { reqmod \"icap://127.0.0.1/reqmod\"; }";
             format!(
-                "{app}\nsite \"z.example\" {{ listen \":80\"; route \"/z/*\" {{\n{inside}\n}}; }}"
+                "{app}\n{icap}\nsite \"z.example\" {{ listen \":80\"; route \"/z/*\" {{\n{inside}\n}}; }}"
             )
         };
         let proxy = |inside: &str| {
@@ -235,6 +240,10 @@ mod tests {
             Block::Server => inside("server"),
             Block::Cache => inside("cache"),
             Block::Adapt => inside("adapt"),
+            Block::Icap => {
+                let shown = unless("reqmod", "reqmod \"icap://127.0.0.1/reqmod\"");
+                format!("icap \"scanner\" {{\n{lines}\n{shown}\n}}\n{site}")
+            }
             Block::Limits => format!("server {{ limits {{\n{lines}\n}}; }}\n{site}"),
             Block::Upstream => {
                 let server = unless("server", "server \"http://a.example\"");

@@ -132,7 +132,7 @@ pub(crate) fn parse(text: &str) -> Result<(Origin, String), Wrong> {
 }
 
 /// Reads `host`, `host:port`, `[ipv6]` or `[ipv6]:port`.
-fn authority(text: &str, default_port: u16) -> Result<Target, Wrong> {
+pub(crate) fn authority(text: &str, default_port: u16) -> Result<Target, Wrong> {
     if text.contains('@') {
         return Err(Wrong::because("a user or password has no place in this URL"));
     }

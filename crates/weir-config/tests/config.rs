@@ -243,6 +243,7 @@ fn every_setting_of_a_route() {
         body_min_rate: Some(4 << 10),
         plugins: Vec::new(),
         adapt: RouteAdapt::default(),
+        icap: None,
     };
     assert_eq!(*images, expected);
     assert_eq!(api.pattern, Pattern::Exact(text("/api")));

@@ -27,6 +27,7 @@ fn around(file: &str) -> (&'static str, &'static str) {
         }
         "guard" => ("guard {\n", SITE),
         "adapt" => ("adapt {\n", SITE),
+        "icap" => ("icap \"scanner\" {\n", SITE),
         "rule" => (
             "guard { class \"gold\" priority=1; list \"crawlers\" \"a\"; rule \"x\" {\n",
             "\n}; }\nsite \"z.example\" \"www.z.example\" { listen \":9\"; \
@@ -131,7 +132,7 @@ fn errors_are_json_for_programs() {
         serde_json::json!([{
             "file": "weir.kdl", "line": 1, "column": 1,
             "message": "unknown key \"servr\" in the file",
-            "expected": ["server", "cache", "upstream", "plugins", "plugin", "guard", "adapt", "site"],
+            "expected": ["server", "cache", "upstream", "plugins", "plugin", "guard", "adapt", "icap", "site"],
             "suggestion": "server",
         }])
     );

@@ -8,6 +8,8 @@ mod adapt;
 mod forward;
 #[path = "properties/guard.rs"]
 mod guard;
+#[path = "properties/icap.rs"]
+mod icap;
 #[path = "properties/plugin.rs"]
 mod plugin;
 
@@ -373,6 +375,7 @@ fn route() -> impl Strategy<Value = (Route, Option<Upstream>)> {
                 body_min_rate: limits[2],
                 plugins,
                 adapt: if is_stored && cache.enabled { adapt } else { RouteAdapt::default() },
+                icap: None,
             };
             (route, group)
         },
@@ -419,13 +422,18 @@ fn site(number: u16) -> impl Strategy<Value = (Site, Vec<Upstream>)> {
 
 fn config() -> impl Strategy<Value = Config> {
     let sites = (1_u16..4).prop_flat_map(|count| (0..count).map(site).collect::<Vec<_>>());
-    let rest = (plugin::plugins(), guard::guard(), adapt::adapt());
+    let rest = (plugin::plugins(), guard::guard(), adapt::adapt(), option::of(icap::icap()));
     (server(), cache(), upstream("app".to_owned()), rest, sites).prop_map(
         |(server, cache, app, rest, sites)| {
-            let ((plugin_settings, plugins), mut guard, adapt) = rest;
+            let ((plugin_settings, plugins), mut guard, adapt, icap) = rest;
             let mut upstreams = vec![app];
             let mut all = Vec::new();
-            for (site, groups) in sites {
+            for (mut site, groups) in sites {
+                for route in &mut site.routes {
+                    let is_proxy = matches!(route.source, Source::Proxy(_));
+                    let icap = icap.as_ref().filter(|icap| is_proxy || icap.reqmod.is_some());
+                    route.icap = icap.map(|icap| icap.name.clone());
+                }
                 for group in groups {
                     if upstreams.iter().all(|known| known.name != group.name) {
                         upstreams.push(group);
@@ -434,7 +442,17 @@ fn config() -> impl Strategy<Value = Config> {
                 all.push(site);
             }
             guard::name_sites(&mut guard, &all);
-            Config { server, cache, upstreams, plugin_settings, plugins, guard, adapt, sites: all }
+            Config {
+                server,
+                cache,
+                upstreams,
+                plugin_settings,
+                plugins,
+                guard,
+                adapt,
+                icap: icap.into_iter().collect(),
+                sites: all,
+            }
         },
     )
 }

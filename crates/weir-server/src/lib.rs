@@ -14,6 +14,7 @@ mod connection;
 mod error;
 mod fast_lane;
 mod guard;
+mod icap;
 mod lane_choice;
 mod live;
 mod metrics;

@@ -28,6 +28,7 @@ use crate::access_log::AccessLog;
 use crate::adapt::{AdsLists, Blocking, Offers, check_ads};
 use crate::chain::Chain;
 use crate::error::StartError;
+use crate::icap::{self, Icap};
 use crate::metrics::{Registry, RouteMetrics};
 use crate::properties::RouteFacts;
 use crate::router::{Hosts, Paths};
@@ -42,6 +43,8 @@ pub(crate) struct Live {
     pub(crate) sites: Vec<Arc<Site>>,
     /// Upstreams by name.
     pub(crate) groups: HashMap<String, Arc<Upstream>>,
+    /// ICAP services by name.
+    pub(crate) icap: HashMap<String, Arc<Icap>>,
     pub(crate) logs: Vec<Arc<AccessLog>>,
     /// Counts up with every load.
     pub(crate) generation: u64,
@@ -96,6 +99,8 @@ pub(crate) struct Route {
     pub(crate) variants: Arc<Variants>,
     /// What it makes of its responses.
     pub(crate) offers: Option<Arc<Offers>>,
+    /// Who is shown its requests and responses elsewhere.
+    pub(crate) icap: Option<Arc<Icap>>,
     /// What it lets nobody ask for.
     pub(crate) blocking: Option<Blocking>,
     pub(crate) response_edits: Vec<Edit>,
@@ -176,7 +181,8 @@ impl Live {
         let routes = previous.into_iter().flat_map(|live| live.sites.iter());
         let routes = routes.flat_map(|site| site.routes.iter());
         let variants = routes.map(|route| (route.scope, Arc::clone(&route.variants))).collect();
-        let kept = Kept { variants, lists: AdsLists::load(&config, around.cache)? };
+        let icap = icap::build(&config, around.workers, previous);
+        let kept = Kept { variants, icap, lists: AdsLists::load(&config, around.cache)? };
         let sites = config
             .sites
             .iter()
@@ -186,6 +192,7 @@ impl Live {
             listeners: Vec::new(),
             sites,
             groups,
+            icap: kept.icap,
             logs,
             generation: previous.map_or(1, |live| live.generation + 1),
             config,
@@ -353,6 +360,7 @@ fn open_logs(
 struct Kept {
     /// By the route's scope.
     variants: HashMap<u64, Arc<Variants>>,
+    icap: HashMap<String, Arc<Icap>>,
     lists: AdsLists,
 }
 
@@ -430,6 +438,7 @@ fn build_route(
         uses: route.plugins.clone(),
         variants: kept.variants.get(&scope).cloned().unwrap_or_default(),
         offers: Offers::new(&route.adapt, kept.lists.of(&route.adapt)).map(Arc::new),
+        icap: route.icap.as_ref().and_then(|name| kept.icap.get(name)).cloned(),
         blocking: Blocking::new(&route.adapt, &kept.lists),
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,
@@ -444,6 +453,10 @@ fn scope(site: &str, route: &config::Route) -> u64 {
     let mut hasher = DefaultHasher::new();
     site.hash(&mut hasher);
     route.pattern.hash(&mut hasher);
+    if let Some(icap) = &route.icap {
+        // What nobody has judged must not be sent as if it were.
+        icap.hash(&mut hasher);
+    }
     match &route.source {
         config::Source::Files(files) => {
             // Whatever else is set, the stored file's stamp knows it.

@@ -5,6 +5,7 @@ mod adapt;
 mod forward;
 mod guard;
 mod html;
+mod icap;
 mod listeners;
 mod plugin;
 mod route;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 
 use crate::check::Lines;
 use crate::limits::{SITES_MAX, UPSTREAMS_MAX};
-use crate::model::{Config, Guard, GuardRule, Html, Upstream};
+use crate::model::{Config, Guard, GuardRule, Html, Icap, Upstream};
 use crate::source::{Source, Span};
 use crate::suggest;
 use crate::url::Origin;
@@ -54,6 +55,7 @@ struct Build<'s, 'a> {
     upstreams: Vec<Upstream>,
     /// Position of each group in `upstreams`.
     upstream_by_name: HashMap<String, usize>,
+    icap: Vec<Icap>,
 }
 
 /// Builds the configuration from the file's lines, with the files it needs.
@@ -66,6 +68,7 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
     }
     let plugin_settings = lines.one("plugins").and_then(|line| build.plugin_settings(line));
     let plugins = build.plugins(lines);
+    let icap = build.icap(lines);
     let mut sites = Vec::new();
     for (number, line) in lines.all("site").enumerate() {
         if number == SITES_MAX {
@@ -89,7 +92,8 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
     if build.upstreams.len() > UPSTREAMS_MAX {
         build.source.whole_error(format!("more than {UPSTREAMS_MAX} upstreams"));
     }
-    let Build { files, upstreams, .. } = build;
+    icap?;
+    let Build { files, upstreams, icap, .. } = build;
     let config = Config {
         server: server?,
         cache: cache?,
@@ -98,6 +102,7 @@ pub(crate) fn config(source: &mut Source<'_>, lines: &Lines) -> Option<(Config, 
         plugins: plugins?,
         guard: guard?,
         adapt: adapt?,
+        icap,
         sites: sites?,
     };
     Some((config, files))
@@ -131,7 +136,13 @@ pub(crate) fn html(source: &mut Source<'_>, lines: &Lines) -> Option<Html> {
 
 impl<'s, 'a> Build<'s, 'a> {
     fn new(source: &'s mut Source<'a>) -> Build<'s, 'a> {
-        Build { source, files: Vec::new(), upstreams: Vec::new(), upstream_by_name: HashMap::new() }
+        Build {
+            source,
+            files: Vec::new(),
+            upstreams: Vec::new(),
+            upstream_by_name: HashMap::new(),
+            icap: Vec::new(),
+        }
     }
 }
 

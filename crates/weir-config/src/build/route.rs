@@ -31,6 +31,7 @@ impl Build<'_, '_> {
         }
         let plugins = self.uses(line);
         let adapt = self.route_adapt(line);
+        let icap = self.route_icap(line);
         let limit = |name| lines.one("limits").and_then(|limits| limits.value(name));
         Some(Route {
             pattern: line.value("pattern")?,
@@ -43,6 +44,7 @@ impl Build<'_, '_> {
             body_min_rate: limit("body-min-rate"),
             plugins: plugins?,
             adapt: adapt?,
+            icap: icap?,
         })
     }
 

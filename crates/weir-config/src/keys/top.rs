@@ -100,6 +100,22 @@ pub(crate) const TOP: &[Key] = &[
     },
     Key {
         block: Block::File,
+        name: "icap",
+        arguments: &[slot(
+            "name",
+            Kind::Text(&UPSTREAM_NAME),
+            Presence::Required,
+            "What routes, metrics and logs call it.",
+        )],
+        properties: &[],
+        children: Some(Block::Icap),
+        repeats: true,
+        doc: "An ICAP service (RFC 3507), such as a virus scanner: a server elsewhere that sees \
+              requests, responses or both on the routes that name it.",
+        example: "icap \"scanner\" {\n    respmod \"icap://127.0.0.1:1344/srv_clamav\"\n}",
+    },
+    Key {
+        block: Block::File,
         name: "site",
         arguments: &[slot(
             "name",

@@ -5,6 +5,7 @@ mod adapt;
 mod forward;
 mod guard;
 mod histogram;
+mod icap;
 #[cfg(test)]
 mod manual_tests;
 mod plugins;

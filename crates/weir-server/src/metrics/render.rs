@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use weir_net::Reaped;
 
 use super::histogram::BOUNDS_US;
-use super::{adapt, forward, guard, plugins};
+use super::{adapt, forward, guard, icap, plugins};
 use crate::body_budget::BODY_BUDGET_BYTES;
 use crate::shared::{Connections, Shared};
 
@@ -26,6 +26,7 @@ pub(crate) fn render(shared: &Shared) -> String {
     forward::forward(&mut page, shared);
     guard::guard(&mut page, shared);
     adapt::adapt(&mut page, shared);
+    icap::icap(&mut page, shared);
     plugins::plugins(&mut page, shared);
     page.0
 }

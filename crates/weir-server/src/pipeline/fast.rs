@@ -11,7 +11,7 @@ use weir_http::head::{Head, PlainGet};
 use weir_http::path;
 
 use super::prepared::{self, HeadOf, Kept, Prepared};
-use super::{Seen, adapt, admit, ads, look_up, plugins, route, shown};
+use super::{Seen, adapt, admit, ads, icap, look_up, plugins, route, shown};
 use crate::connection::{Connection, Reply};
 use crate::guard::Decided;
 use crate::live::{Live, Route};
@@ -61,8 +61,9 @@ pub(crate) fn answer(
     };
     let path = path::normalise(raw_path).ok()?;
     let route = site.routes.find(path.as_str())?;
-    if route.source.forward_proxy().is_some() {
-        // It names no origin: the full path says so.
+    // Without an origin's name a forward proxy can but refuse; an ICAP service is asked on the full
+    // path.
+    if route.source.forward_proxy().is_some() || icap::of_requests(route).is_some() {
         return None;
     }
 

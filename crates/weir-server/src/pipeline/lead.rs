@@ -22,7 +22,7 @@ use weir_plugin::{Answer, ResponseHead};
 use super::plugins::{Filled, Passage, Storing};
 use super::refuse::Refusal;
 use super::{Ask, Target};
-use super::{forward, forward_mode, reply};
+use super::{forward, forward_mode, icap, reply};
 use crate::connection::Connection;
 use crate::live::{Route, Source};
 use crate::seldom::Seldom;
@@ -272,12 +272,15 @@ async fn store(
     times: Times,
     answer: oneshot::Sender<Led>,
 ) {
+    let Leading { connection, route, head, target, .. } = leading;
+    let filled = icap::filled(connection, route, (head, &target.authority), response).await;
+    let refused_by = if filled.is_marred { "icap" } else { "plugin" };
     let Filled { response, is_marred, ttl_ms } = match &leading.passage {
-        Some(passage) if passage.fills() => passage.filled(response, false).await,
-        _ => Filled::as_it_is(response),
+        Some(passage) if passage.fills() => passage.filled(filled, false).await,
+        _ => filled,
     };
     let admitted = match is_marred {
-        true => Err("plugin"),
+        true => Err(refused_by),
         false => admit(&rules(&leading.route, ttl_ms), &leading.head.headers, &response, times)
             .map_err(|why| why.as_str()),
     };

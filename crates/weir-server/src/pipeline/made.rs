@@ -114,7 +114,8 @@ async fn make(
     };
     let (response, stamp) = whole(file, &query);
     // A file's own lifetime is that of the file.
-    let Filled { response, is_marred, .. } = passage.filled(response, false).await;
+    let Filled { response, is_marred, .. } =
+        passage.filled(Filled::as_it_is(response), false).await;
     let flight = match flight {
         Some(flight) if is_marred => {
             flight.pass(now_ms);

@@ -17,6 +17,7 @@ mod fixed;
 mod forward;
 mod forward_mode;
 mod gather;
+mod icap;
 mod lead;
 mod look_up;
 mod made;
@@ -192,14 +193,19 @@ pub(crate) fn serve(
         return unread::reply(response, version, body);
     }
 
-    // Plugins.
+    // An ICAP service, plugins.
     let chain = route.chain.load();
-    if !chain.is_empty() {
+    let icap = icap::of_requests(&route).cloned();
+    if !chain.is_empty() || icap.is_some() {
         let authority = routed.authority.to_owned();
         let (connection, chain) = (Arc::clone(connection), Arc::clone(&chain));
+        let body = body.map(Content::Client);
         let asked =
             plugins::Asked { connection, record, route, chain, head, authority, body, begun };
-        return Reply::Later(Box::pin(plugins::answer(asked)));
+        return Reply::Later(match icap {
+            Some(icap) => Box::pin(icap::answer(icap, asked)),
+            None => Box::pin(plugins::answer(asked)),
+        });
     }
 
     // Cache.

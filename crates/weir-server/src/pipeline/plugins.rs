@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use http::header;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use hyper::body::Incoming;
 use weir_config::{At, OnFailure};
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{Group, ResponseBody};
@@ -26,6 +25,7 @@ use weir_plugin::{Answer, Bag, Facts, Failure, Hooks, LateEnd, Lend, Stream, Wis
 pub(crate) use begin::Begun;
 pub(super) use begin::{Onward, begin, go_on};
 pub(super) use consult::{Missing, Storing, Word};
+pub(super) use framing::declare_content;
 pub(crate) use framing::has_no_content;
 pub(super) use local::{answered, broken_off, closed};
 pub(super) use response::Filled;
@@ -94,7 +94,7 @@ pub(super) struct Asked {
     pub(super) head: Parts,
     /// Host and port as the client wrote them.
     pub(super) authority: String,
-    pub(super) body: Option<Incoming>,
+    pub(super) body: Option<Content>,
     /// What the fast path has begun.
     pub(super) begun: Option<Begun>,
 }
@@ -118,7 +118,7 @@ pub(super) enum Late {
 /// Answers a request of a route with plugins.
 pub(super) async fn answer(asked: Asked) -> Response<ReplyBody> {
     let Asked { connection, mut record, route, chain, mut head, authority, body, begun } = asked;
-    let mut content = body.map(Content::Client);
+    let mut content = body;
     let Begun { mut passage, next, pending } = begun.unwrap_or_default();
     let started = record.started();
     let mut request =

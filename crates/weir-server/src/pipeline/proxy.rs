@@ -17,7 +17,7 @@ use super::plugins::{self, Filled};
 use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, forward, forward_mode, gather, tunnel};
+use super::{Ask, forward, forward_mode, gather, icap, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
@@ -167,7 +167,8 @@ pub(super) fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
 
 /// Goes to the origin without waiting for others. An answer under a mark is stored if it can be.
 async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<ReplyBody> {
-    let Source::Proxy(source) = &ask.route.source else {
+    let route = Arc::clone(&ask.route);
+    let Source::Proxy(source) = &route.source else {
         return ask.refuse(Refusal::NotFound, CacheResult::None);
     };
     let cache = if missed.scope.is_some() { CacheResult::Pass } else { CacheResult::None };
@@ -176,31 +177,20 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Err(error) => return failed(ask, missed, &error, cache),
     };
     let plan = gather::Plan::of(&ask.head, ask.route.body_buffer);
-    let mut headers = match (mark, &ask.target.instead) {
-        (_, Some(instead)) => instead.head.headers.clone(),
-        // The answer may be stored, as one to these.
-        (Some(_), None) => ask.head.headers.clone(),
-        // Nothing after this reads the request's fields.
-        (None, None) => std::mem::take(&mut ask.head.headers),
-    };
-    let (route, target) = (&ask.route, &ask.target);
+    let headers = fields_to_send(&mut ask, mark);
+    let target = &ask.target;
     let head = target.source_head(&ask.head);
     let is_head = head.method == Method::HEAD;
-    let reads = is_head || head.method == Method::GET;
-    if reads && ask.passage.as_ref().is_some_and(|passage| passage.makes_bodies_at_fill()) {
-        forward::remove_conditions(&mut headers);
-    }
-    let outgoing = match forward::outgoing(ask.connection(), route, source, head, headers, target) {
+    let outgoing = match forward::outgoing(ask.connection(), &route, source, head, headers, target)
+    {
         Ok(outgoing) => outgoing,
         Err(refusal) => return ask.refuse(refusal, cache),
     };
     let request_time_ms = coarse_unix_ms();
     let (sent, verdict) = send(&mut ask, &upstream, outgoing, plan).await;
-    let sent = match (sent, &ask.passage) {
-        (Ok(response), Some(passage)) if passage.fills() => {
-            Ok(passage.filled(response, is_head).await)
-        }
-        (sent, _) => sent.map(Filled::as_it_is),
+    let sent = match sent {
+        Ok(response) => Ok(filled(&ask, response, is_head).await),
+        Err(error) => Err(error),
     };
     match sent {
         Ok(Filled { response, .. }) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
@@ -234,6 +224,41 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
             Some(plugins::Late::Close) => plugins::closed(Some(ask.record)),
             None => failed(ask, missed, &error, cache),
         },
+    }
+}
+
+/// The fields of a request for the origin, as far as those who are to see its answer let them be.
+fn fields_to_send(ask: &mut Ask, mark: Option<Mark>) -> HeaderMap {
+    let sees_whole = icap::sees_responses(&ask.route);
+    let mut headers = match (mark, &ask.target.instead) {
+        (_, Some(instead)) => instead.head.headers.clone(),
+        // The answer may be stored, as one to these, or is shown to a service with them.
+        (Some(_), None) => ask.head.headers.clone(),
+        (None, None) if sees_whole => ask.head.headers.clone(),
+        // Nothing after this reads the request's fields.
+        (None, None) => std::mem::take(&mut ask.head.headers),
+    };
+    let method = &ask.target.source_head(&ask.head).method;
+    let reads = *method == Method::HEAD || *method == Method::GET;
+    if reads && ask.passage.as_ref().is_some_and(|passage| passage.makes_bodies_at_fill()) {
+        forward::remove_conditions(&mut headers);
+    }
+    if sees_whole {
+        // A part of what it must see as a whole cannot be judged.
+        headers.remove(header::RANGE);
+        headers.remove(header::IF_RANGE);
+    }
+    headers
+}
+
+/// What an ICAP service and plugins at the fill make of an answer.
+async fn filled(ask: &Ask, response: Response<ResponseBody>, is_head: bool) -> Filled {
+    let asked = (&ask.head, ask.target.authority.as_str());
+    let connection = Arc::clone(ask.connection());
+    let filled = icap::filled(&connection, &ask.route, asked, response).await;
+    match &ask.passage {
+        Some(passage) if passage.fills() => passage.filled(filled, is_head).await,
+        _ => filled,
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) fn declare(headers: &mut HeaderMap, length: Option<u64>) {
 }
 
 /// Makes a request's head tell how its content is framed now: later stages judge by it.
-pub(super) fn declare_content(head: &mut Parts, length: Option<u64>) {
+pub(in crate::pipeline) fn declare_content(head: &mut Parts, length: Option<u64>) {
     declare(&mut head.headers, length);
     head.headers.remove(header::TRANSFER_ENCODING);
     if length.is_none() && head.version == Version::HTTP_11 {

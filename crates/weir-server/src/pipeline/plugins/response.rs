@@ -25,7 +25,7 @@ pub(in crate::pipeline) struct Filled {
 }
 
 impl Filled {
-    /// No plugin has seen it.
+    /// Nobody has made anything of it.
     pub(in crate::pipeline) fn as_it_is(response: Response<ResponseBody>) -> Filled {
         Filled { response, is_marred: false, ttl_ms: None }
     }
@@ -138,12 +138,8 @@ impl Passage {
 
     /// Shows what a source answered to the plugins that see what is stored; `is_head` if it was
     /// asked with HEAD.
-    pub(in crate::pipeline) async fn filled(
-        &self,
-        mut response: Response<ResponseBody>,
-        is_head: bool,
-    ) -> Filled {
-        let (mut is_marred, mut ttl_ms) = (false, None);
+    pub(in crate::pipeline) async fn filled(&self, answered: Filled, is_head: bool) -> Filled {
+        let Filled { mut response, mut is_marred, mut ttl_ms } = answered;
         let sees =
             |step: &&Step| step.stream.hooks().sees_responses() && !step.stream.is_given_up();
         for step in self.fill().filter(sees) {

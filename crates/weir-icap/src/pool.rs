@@ -1,0 +1,103 @@
+//! Connections to a service: how many there may be, and those that wait for their next message.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::error::IcapError;
+use crate::service::Address;
+use crate::wire::{Incoming, within};
+
+/// How long a connection may wait for its next message: less than most services wait.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// A service's connections. Those that wait belong to a worker, whose event loop knows them.
+pub(crate) struct Pool {
+    places: Arc<Semaphore>,
+    idle: Box<[Idle]>,
+}
+
+type Idle = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
+
+/// A connection in use.
+pub(crate) struct Line {
+    pub(crate) incoming: Incoming,
+    pub(crate) place: Place,
+    pub(crate) to: OwnedWriteHalf,
+    /// It has served a message before: the service may have closed it since.
+    pub(crate) is_used: bool,
+}
+
+/// What is given back with a connection.
+pub(crate) struct Place {
+    idle: Idle,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Pool {
+    pub(crate) fn new(connections: usize, workers: usize) -> Pool {
+        Pool {
+            places: Arc::new(Semaphore::new(connections)),
+            idle: (0..workers.max(1)).map(|_| Idle::default()).collect(),
+        }
+    }
+
+    /// A connection to `address`: one that waits, unless it is to be `fresh`, or a new one.
+    pub(crate) async fn line(
+        &self,
+        worker: usize,
+        address: &Address,
+        fresh: bool,
+        limit: Duration,
+    ) -> Result<Line, IcapError> {
+        let permit = timeout(limit, Arc::clone(&self.places).acquire_owned()).await;
+        // Nobody closes the semaphore.
+        let permit = permit.ok().and_then(Result::ok).ok_or(IcapError::Busy(limit))?;
+        let idle = Arc::clone(&self.idle[worker % self.idle.len()]);
+        let waiting = if fresh { None } else { take(&idle) };
+        let is_used = waiting.is_some();
+        let stream = match waiting {
+            Some(stream) => stream,
+            None => {
+                let connecting = TcpStream::connect((address.host.as_str(), address.port));
+                let connect = async { connecting.await.map_err(IcapError::Connect) };
+                let stream = within(limit, connect).await?;
+                // Without it heads wait for acknowledgements; if it fails they do.
+                let _ = stream.set_nodelay(true);
+                stream
+            }
+        };
+        let (from, to) = stream.into_split();
+        let incoming = Incoming { from, buffer: BytesMut::new() };
+        Ok(Line { incoming, place: Place { idle, _permit: permit }, to, is_used })
+    }
+}
+
+/// A connection that waits and that its service has not closed.
+fn take(idle: &Idle) -> Option<TcpStream> {
+    loop {
+        let (stream, since) = idle.lock().pop()?;
+        let is_silent = stream
+            .try_read(&mut [0; 1])
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        if is_silent && since.elapsed() < IDLE_MAX {
+            return Some(stream);
+        }
+    }
+}
+
+impl Place {
+    /// Keeps a connection for the next message, if nothing is left over on it.
+    pub(crate) fn give_back(self, incoming: Incoming, to: OwnedWriteHalf) {
+        let Ok(stream) = incoming.from.reunite(to) else { return };
+        if incoming.buffer.is_empty() {
+            self.idle.lock().push((stream, Instant::now()));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A route's ICAP service: requests are shown to it before plugins, cache and source, and what an
+//! origin answers before plugins and before it is stored. What it changes is checked like what a
+//! client, or an origin, sends.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Response, StatusCode, Uri};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use weir_config::OnFailure;
+use weir_icap::{Content as Body, Failed, IcapError, Modified, Shown};
+use weir_origin::upstream::ResponseBody;
+use weir_plugin::Answer;
+
+use super::client_body::{ClientBody, Verdict};
+use super::content::Content;
+use super::plugins::{self, Filled};
+use super::refuse::{self, Refusal};
+use crate::body::ReplyBody;
+use crate::connection::Connection;
+use crate::icap::{Icap, Outcome};
+use crate::live::Route;
+use crate::seldom::Seldom;
+
+/// Largest answer that a service may have a client get instead of asking anybody: such are pages
+/// that say why not.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+const CLIENT_IP: HeaderName = HeaderName::from_static("x-client-ip");
+
+/// The service that a route's requests are shown to.
+#[inline]
+pub(super) fn of_requests(route: &Route) -> Option<&Arc<Icap>> {
+    route.icap.as_ref().filter(|icap| icap.requests.is_some())
+}
+
+/// Whether a route's responses are shown to somebody: he is to see the whole.
+pub(super) fn sees_responses(route: &Route) -> bool {
+    route.icap.as_ref().is_some_and(|icap| icap.responses.is_some())
+}
+
+/// Shows a request to a service, and goes on with what that makes of it.
+pub(super) async fn answer(icap: Arc<Icap>, mut asked: plugins::Asked) -> Response<ReplyBody> {
+    let Some(watched) = &icap.requests else { return plugins::answer(asked).await };
+    let began = Instant::now();
+    let (content, verdict) = content(&mut asked);
+    let uri = absolute(&asked.head.uri, &asked.authority, asked.connection.tls);
+    let extra = client(&icap, &asked.connection, &asked.head.headers);
+    let shown = Shown {
+        method: &asked.head.method,
+        uri: &uri,
+        headers: &asked.head.headers,
+        response: None,
+        extra: &extra,
+    };
+    let modified = watched.service.modify(asked.connection.worker.index, shown, content).await;
+    let (outcome, modified) = settle(&icap, modified);
+    watched.count(outcome, began.elapsed());
+    match modified {
+        Ok(Modified::Unchanged(content)) => {
+            asked.body = Some(Content::Seen(Mutex::new(content), verdict));
+            plugins::answer(asked).await
+        }
+        Ok(Modified::Request(head, content)) => match change(&mut asked, head, content.is_some()) {
+            Ok(()) => {
+                asked.body = content.map(|content| Content::Seen(Mutex::new(content), verdict));
+                plugins::answer(asked).await
+            }
+            Err(what) => refused(asked, bad(what)),
+        },
+        Ok(Modified::Response(head, content)) => match whole(head, content).await {
+            Ok(answer) => plugins::answered(asked.record, &asked.head, None, answer),
+            Err(what) => refused(asked, bad(what)),
+        },
+        Err(_) if verdict.is_too_large() => refused(asked, Refusal::BodyTooLarge),
+        Err(IcapError::Content(_)) => {
+            refused(asked, Refusal::Source(StatusCode::BAD_REQUEST, "the content broke off"))
+        }
+        Err(error) => refused(asked, unanswered(&error)),
+    }
+}
+
+/// The request's content for a service, and what tells whether Weir ended it.
+fn content(asked: &mut plugins::Asked) -> (Option<Body>, Verdict) {
+    match asked.body.take() {
+        None => (None, Verdict::default()),
+        Some(Content::Client(body)) => {
+            let (body, verdict) = ClientBody::new(body, &asked.connection.socket, &asked.route);
+            (Some(BodyExt::boxed_unsync(body)), verdict)
+        }
+        Some(Content::Seen(body, verdict)) => (Some(body.into_inner()), verdict),
+    }
+}
+
+/// Shows what an origin answered to the route's service, if it has one for that. `is_head` if the
+/// origin was asked with HEAD.
+pub(super) async fn filled(
+    connection: &Connection,
+    route: &Route,
+    asked: (&Parts, &str),
+    response: Response<ResponseBody>,
+) -> Filled {
+    let (head, authority) = asked;
+    let service = route.icap.as_ref().and_then(|icap| Some((icap, icap.responses.as_ref()?)));
+    // What has no content says nothing that was not shown before, or will be.
+    let has_nothing = head.method == Method::HEAD
+        || response.status() == StatusCode::NOT_MODIFIED
+        || response.status().is_informational();
+    let Some((icap, watched)) = service.filter(|_| !has_nothing) else {
+        return Filled::as_it_is(response);
+    };
+    let (mut parts, body) = response.into_parts();
+    let uri = absolute(&head.uri, authority, connection.tls);
+    let extra = client(icap, connection, &head.headers);
+    let shown = Shown {
+        method: &head.method,
+        uri: &uri,
+        headers: &head.headers,
+        response: Some((parts.status, &parts.headers)),
+        extra: &extra,
+    };
+    let body = body.map_err(Into::into).boxed_unsync();
+    let began = Instant::now();
+    let modified = watched.service.modify(connection.worker.index, shown, Some(body)).await;
+    let (outcome, modified) = settle(icap, modified);
+    watched.count(outcome, began.elapsed());
+    match modified {
+        Ok(Modified::Unchanged(content)) => {
+            Filled::as_it_is(Response::from_parts(parts, ResponseBody::made(content)))
+        }
+        Ok(Modified::Response(changed, content)) => {
+            parts.status = changed.status;
+            parts.headers = changed.headers;
+            let content = content.unwrap_or_else(nothing);
+            Filled::as_it_is(Response::from_parts(parts, ResponseBody::made(content)))
+        }
+        Ok(Modified::Request(..)) => instead(icap, &bad("a request in a response's place")),
+        Err(error) => instead(icap, &unanswered(&error)),
+    }
+}
+
+/// What goes on in place of a response that a service could not judge. It is not stored.
+fn instead(icap: &Icap, refusal: &Refusal) -> Filled {
+    let what = match refusal {
+        Refusal::Source(_, what) => what,
+        _ => "the ICAP service failed",
+    };
+    let text = format!("502 Bad Gateway: {what} ({})\n", icap.config.name);
+    let body = http_body_util::Full::new(text.into()).map_err(|never| match never {});
+    let mut response = Response::new(ResponseBody::made(body.boxed_unsync()));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    let headers = response.headers_mut();
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    headers.insert(header::CONTENT_TYPE, plain);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Filled { is_marred: true, ..Filled::as_it_is(response) }
+}
+
+/// What to count, and what goes on. A message whose service failed goes on as it was, if the
+/// operator wants that and nothing of it is lost.
+fn settle(
+    icap: &Icap,
+    modified: Result<Modified, Failed>,
+) -> (Outcome, Result<Modified, IcapError>) {
+    let Failed { error, content } = match modified {
+        Ok(modified) => {
+            let outcome = match &modified {
+                Modified::Unchanged(_) => Outcome::Unchanged,
+                Modified::Request(..) => Outcome::Changed,
+                Modified::Response(..) => Outcome::Answered,
+            };
+            return (outcome, Ok(modified));
+        }
+        Err(failed) => failed,
+    };
+    warn(icap, &error);
+    // Content that broke off is nobody's to pass on as if it were whole.
+    let is_broken = matches!(error, IcapError::Content(_));
+    match content {
+        Some(content) if icap.config.on_failure == OnFailure::Pass && !is_broken => {
+            (Outcome::Passed, Ok(Modified::Unchanged(content)))
+        }
+        _ => (Outcome::Failed, Err(error)),
+    }
+}
+
+fn warn(icap: &Icap, error: &IcapError) {
+    static FAILED: Seldom = Seldom::new();
+    if matches!(error, IcapError::Content(_)) {
+        return;
+    }
+    if let Some(unsaid) = FAILED.may_warn() {
+        let (service, cause) = (&icap.config.name, error.to_string());
+        tracing::warn!(service, cause, unsaid, "an ICAP service has no answer");
+    }
+}
+
+fn unanswered(error: &IcapError) -> Refusal {
+    let status = match error {
+        IcapError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+        IcapError::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    Refusal::Source(status, "the ICAP service has no answer")
+}
+
+fn bad(what: &'static str) -> Refusal {
+    Refusal::Source(StatusCode::BAD_GATEWAY, what)
+}
+
+fn refused(asked: plugins::Asked, refusal: Refusal) -> Response<ReplyBody> {
+    refuse::refuse(refusal, asked.record, &asked.head, None)
+}
+
+/// Takes over a request that a service has put in the place of another. Which site and route it is
+/// of stays as it is.
+fn change(
+    asked: &mut plugins::Asked,
+    mut changed: Parts,
+    has_content: bool,
+) -> Result<(), &'static str> {
+    let target = changed.uri.path_and_query().cloned();
+    let mut uri = asked.head.uri.clone().into_parts();
+    uri.path_and_query = target.or(Some(PathAndQuery::from_static("/")));
+    asked.head.uri = Uri::from_parts(uri).map_err(|_| "a target that cannot be asked for")?;
+    if let Some(host) = asked.head.headers.get(header::HOST) {
+        changed.headers.insert(header::HOST, host.clone());
+    }
+    asked.head.method = changed.method;
+    asked.head.headers = changed.headers;
+    if has_content {
+        plugins::declare_content(&mut asked.head, None);
+    }
+    Ok(())
+}
+
+/// A service's answer to a request, all of it.
+async fn whole(head: http::response::Parts, content: Option<Body>) -> Result<Answer, &'static str> {
+    let mut body = BytesMut::new();
+    let mut content = content.unwrap_or_else(nothing);
+    while let Some(frame) = content.frame().await {
+        let frame = frame.map_err(|_| "the ICAP service's answer broke off")?;
+        let Ok(piece) = frame.into_data() else { continue };
+        if body.len() + piece.len() > ANSWER_BYTES_MAX {
+            return Err("the ICAP service's answer is too large");
+        }
+        body.extend_from_slice(&piece);
+    }
+    let body = body.freeze();
+    Ok(Answer { status: head.status, headers: head.headers, body, ..Answer::default() })
+}
+
+/// The target with scheme and host, so that a service knows whose it is.
+fn absolute<'a>(uri: &'a Uri, authority: &str, is_tls: bool) -> Cow<'a, Uri> {
+    if uri.authority().is_some() {
+        return Cow::Borrowed(uri);
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.scheme = Some(if is_tls { Scheme::HTTPS } else { Scheme::HTTP });
+    parts.authority = Authority::try_from(authority).ok();
+    // `*`, or a request without a host.
+    Uri::from_parts(parts).map_or(Cow::Borrowed(uri), Cow::Owned)
+}
+
+/// Fields that tell a service who asks, if it may know.
+fn client(
+    icap: &Icap,
+    connection: &Connection,
+    headers: &HeaderMap,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let address: Option<IpAddr> = match icap.config.client_address {
+        true => connection.client_of(headers),
+        false => None,
+    };
+    let value = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
+    value.map(|value| (CLIENT_IP, value)).into_iter().collect()
+}
+
+fn nothing() -> Body {
+    http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()
+}

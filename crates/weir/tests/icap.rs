@@ -1,0 +1,232 @@
+//! ICAP services: requests and responses that they let pass, change or answer, and what becomes of
+//! messages when they fail.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod common;
+#[path = "icap/scanner.rs"]
+mod scanner;
+
+use std::net::SocketAddr;
+
+use common::client::{Client, Response, ask};
+use common::origin::{Origin, Received, answer};
+use common::server::Weir;
+use scanner::{Say, Scanner, Shown};
+
+const STORED: &str = "Cache-Control: max-age=600\r\nContent-Type: text/plain\r\n";
+const VIRUS: &str = "a long enough text with a VIRUS in it";
+
+/// A server that shows messages to a service, in front of an origin that says what its path says.
+fn front(scanner: &Scanner, lines: &str) -> (Origin, Weir, SocketAddr) {
+    let origin = Origin::start(|received: &Received| {
+        let line = received.line();
+        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+        let fields = if path.contains("stored") { STORED } else { "Cache-Control: no-store\r\n" };
+        let body = match path.contains("virus") {
+            true => VIRUS.to_owned(),
+            false => format!("{} and {}", path, String::from_utf8_lossy(&received.body)),
+        };
+        answer("200 OK", fields, body.as_bytes())
+    });
+    let icap = format!(
+        "icap \"scanner\" {{ {} }}\n",
+        lines.replace("ADDRESS", &scanner.address.to_string())
+    );
+    let site = format!("route \"/*\" {{ proxy \"{}\"; icap \"scanner\"; }}", origin.url());
+    let (weir, address) = Weir::front(&icap, &site);
+    (origin, weir, address)
+}
+
+fn text(response: &Response) -> String {
+    String::from_utf8_lossy(&response.body).into_owned()
+}
+
+/// Lets pass what has no virus in it.
+fn scan(shown: &Shown) -> Say {
+    if !shown.is_whole {
+        return Say::More;
+    }
+    match shown.body.contains("VIRUS") {
+        false => Say::Unchanged,
+        true => Say::Instead(
+            "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nCache-Control: no-store\r\n\r\n"
+                .to_owned(),
+            "found something".to_owned(),
+        ),
+    }
+}
+
+#[test]
+fn responses_are_judged_once_and_stored() {
+    let scanner = Scanner::start(scan);
+    let (origin, _weir, address) =
+        front(&scanner, "respmod \"icap://ADDRESS/respmod\"; client-address #true;");
+    for cache in ["fwd=uri-miss", "hit"] {
+        let response = ask(address, "GET", "/stored/1", &[]);
+        assert_eq!((response.status, text(&response)), (200, "/stored/1 and ".to_owned()));
+        assert!(response.header("cache-status").unwrap().contains(cache), "{cache}");
+    }
+    let seen = scanner.take();
+    let [options, shown] = &seen[..] else { panic!("{seen:?}") };
+    assert!(options.icap.starts_with("OPTIONS icap://"), "{}", options.icap);
+    assert!(
+        shown.icap.contains("X-Client-IP: 127.0.0.1\r\n")
+            || shown.icap.contains("x-client-ip: 127.0.0.1\r\n"),
+        "{}",
+        shown.icap
+    );
+    assert!(
+        shown.heads.starts_with("GET http://site.example/stored/1 HTTP/1.1\r\n"),
+        "{}",
+        shown.heads
+    );
+    assert!(shown.heads.contains("HTTP/1.1 200 OK\r\n"), "{}", shown.heads);
+    assert_eq!(shown.body, "/stored/1 and ");
+    assert_eq!(origin.take().len(), 1);
+}
+
+#[test]
+fn what_is_found_is_not_sent() {
+    let scanner = Scanner::start(scan);
+    let (_origin, _weir, address) = front(&scanner, "respmod \"icap://ADDRESS/respmod\";");
+    for path in ["/stored/virus", "/virus", "/virus"] {
+        let response = ask(address, "GET", path, &[]);
+        assert_eq!(
+            (response.status, text(&response)),
+            (403, "found something".to_owned()),
+            "{path}"
+        );
+        assert_eq!(response.header("content-type"), Some("text/plain"));
+    }
+    // Nobody gets it in parts either.
+    let response = ask(address, "GET", "/virus", &[("range", "bytes=25-36")]);
+    assert_eq!((response.status, text(&response)), (403, "found something".to_owned()));
+    // What has no content is not shown.
+    scanner.take();
+    assert_eq!(ask(address, "HEAD", "/virus", &[]).status, 200);
+    assert!(scanner.take().is_empty());
+}
+
+#[test]
+fn requests_are_judged_before_anybody_is_asked() {
+    let scanner = Scanner::start(|shown| {
+        match shown.heads.contains("/forbidden") {
+        true => Say::Instead("HTTP/1.1 403 Forbidden\r\n\r\n".to_owned(), "not for you".to_owned()),
+        false if shown.heads.contains("/moved") => Say::Instead(
+            "PUT http://other.example/elsewhere?x HTTP/1.1\r\nHost: other.example\r\nX-Judged: yes\r\n\r\n"
+                .to_owned(),
+            "changed content".to_owned(),
+        ),
+        false => scan(shown),
+    }
+    });
+    let (origin, _weir, address) = front(&scanner, "reqmod \"icap://ADDRESS/reqmod\";");
+    let response = ask(address, "GET", "/forbidden", &[]);
+    assert_eq!((response.status, text(&response)), (403, "not for you".to_owned()));
+    assert!(origin.take().is_empty());
+
+    // Uploads are judged whole, and go on as they were.
+    let mut client = Client::connect(address).unwrap();
+    for (content, status) in [("harmless, if long, content", 200), (VIRUS, 403)] {
+        let head = format!(
+            "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            content.len()
+        );
+        client.send(head.as_bytes()).unwrap();
+        client.send(content.as_bytes()).unwrap();
+        let response = client.response("POST").unwrap();
+        assert_eq!(response.status, status, "{content}");
+    }
+    let received = origin.take();
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].body, b"harmless, if long, content");
+
+    // Another request in its place; the site stays the site.
+    let response = ask(address, "GET", "/moved", &[]);
+    assert_eq!(text(&response), "/elsewhere?x and changed content");
+    let received = origin.take();
+    assert_eq!(received[0].line(), "PUT /elsewhere?x HTTP/1.1");
+    assert_eq!(received[0].values("x-judged"), ["yes"]);
+    assert_eq!(received[0].values("host"), ["site.example"]);
+
+    // Hits are judged too: it may depend on who asks.
+    scanner.take();
+    for _ in 0..3 {
+        assert_eq!(ask(address, "GET", "/stored/2", &[]).status, 200);
+    }
+    assert_eq!(scanner.take().len(), 3);
+    assert_eq!(origin.take().len(), 1);
+}
+
+#[test]
+fn a_service_that_fails_is_passed_or_fails_the_request() {
+    for broken in ["ICAP/1.0 500 No\r\n\r\n", "nonsense\r\n\r\n", ""] {
+        let scanner = Scanner::start(move |_| Say::Raw(broken));
+        let lines = "reqmod \"icap://ADDRESS/q\"; respmod \"icap://ADDRESS/r\";";
+        let (_origin, weir, address) = front(&scanner, lines);
+        for path in ["/stored/3", "/3"] {
+            let response = ask(address, "GET", path, &[]);
+            assert_eq!(response.status, 502, "{broken} {path}");
+            assert!(
+                text(&response).contains("the ICAP service has no answer"),
+                "{}",
+                text(&response)
+            );
+        }
+        weir.wait_for_log("an ICAP service has no answer");
+
+        let lines = format!("{lines} on-failure \"pass\";");
+        let (_origin, _weir, address) = front(&scanner, &lines);
+        let mut client = Client::connect(address).unwrap();
+        client
+            .send(b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\nsome content")
+            .unwrap();
+        assert_eq!(text(&client.response("POST").unwrap()), "/up and some content", "{broken}");
+        assert_eq!(text(&ask(address, "GET", "/stored/4", &[])), "/stored/4 and ", "{broken}");
+    }
+}
+
+#[test]
+fn nothing_half_judged_is_stored() {
+    let scanner = Scanner::start(|shown| match shown.is_whole {
+        false => Say::More,
+        // The head of an answer, and not half of its content.
+        true => Say::Raw(
+            "ICAP/1.0 200 OK\r\nEncapsulated: res-hdr=0, res-body=45\r\n\r\n\
+             HTTP/1.1 200 OK\r\nCache-Control: max-age=9\r\n\r\n50\r\nhalf",
+        ),
+    });
+    let (_origin, _weir, address) = front(&scanner, "respmod \"icap://ADDRESS/r\";");
+    for _ in 0..2 {
+        let mut client = Client::connect(address).unwrap();
+        let answered = client.ask("GET", "/stored/long-enough", &[]);
+        assert!(answered.is_err(), "half of an answer passed for a whole one");
+    }
+}
+
+#[test]
+fn metrics_count_what_became_of_messages() {
+    let scanner = Scanner::start(scan);
+    let admin = common::free_address();
+    let server = format!(
+        "server {{ workers 2; admin \"{admin}\"; }}\nicap \"scanner\" {{ respmod \"icap://{}/r\"; }}",
+        scanner.address
+    );
+    let origin = Origin::start(|received: &Received| {
+        let body = if received.line().contains("virus") { VIRUS } else { "fine" };
+        answer("200 OK", "", body.as_bytes())
+    });
+    let site = format!("route \"/*\" {{ proxy \"{}\"; icap \"scanner\"; }}", origin.url());
+    let (_weir, address) = Weir::front(&server, &site);
+    ask(address, "GET", "/virus", &[]);
+    ask(address, "GET", "/", &[]);
+    let host = admin.to_string();
+    let page = text(&ask(admin, "GET", "/metrics", &[("host", &host)]));
+    for (result, count) in [("answered", 1), ("unchanged", 1), ("failed", 0)] {
+        let line = format!(
+            "weir_icap_messages_total{{service=\"scanner\",method=\"respmod\",result=\"{result}\"}} {count}\n"
+        );
+        assert!(page.contains(&line), "{line}{page}");
+    }
+}
