@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::adapters::compress::{Coding, Compress};
 use crate::adapters::html::Rewriting;
+use crate::adapters::image::Image;
 
 /// One thing to do with bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,6 +19,8 @@ pub enum Step {
     Decode(Vec<Coding>),
     /// HTML rewritten.
     Html(Rewriting),
+    /// A picture made into another.
+    Image(Image),
 }
 
 /// What is done, one step after the other.

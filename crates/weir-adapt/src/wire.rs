@@ -11,6 +11,7 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use weir_image::Kept;
 
 use crate::job::{Limits, Piece, Recipe};
 
@@ -52,6 +53,8 @@ pub enum Why {
     Unchanged,
     /// Its character encoding is one that cannot be worked on.
     Charset,
+    /// A picture is left as it is.
+    Image(Kept),
 }
 
 impl Why {
@@ -61,6 +64,7 @@ impl Why {
             Why::NotSmaller => "not-smaller",
             Why::Unchanged => "unchanged",
             Why::Charset => "charset",
+            Why::Image(kept) => kept.as_str(),
         }
     }
 }

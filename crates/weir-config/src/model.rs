@@ -7,6 +7,7 @@ mod forward;
 mod guard;
 mod html;
 mod icap;
+mod image;
 mod plugin;
 mod upstream;
 
@@ -23,6 +24,7 @@ pub use forward::*;
 pub use guard::*;
 pub use html::*;
 pub use icap::*;
+pub use image::*;
 pub use plugin::*;
 pub use upstream::*;
 

@@ -7,6 +7,7 @@ mod forward;
 mod guard;
 mod html;
 mod icap;
+mod image;
 mod plugin;
 
 pub use guard::print_rules;

@@ -42,6 +42,7 @@ fn heading(out: &mut String, block: Block) {
         Block::Forward => "In `forward { … }` of a route".to_owned(),
         Block::Html => "In `html { … }` of a route".to_owned(),
         Block::Ads => "In `ads { … }` of a route".to_owned(),
+        Block::Image => "In `image … { … }` of a route".to_owned(),
     };
     let _ = writeln!(out, "### {title}\n");
 }

@@ -1,13 +1,14 @@
 //! Rules for text values of HTTP: path patterns, header fields, redirect targets, status ranges,
 //! hash keys, and for names of users and files. Those for plugins are in [`plugin`], those for
-//! overload control in [`guard`], those for adaptation in [`adapt`] and [`html`], those for forward
-//! proxies in [`forward`].
+//! overload control in [`guard`], those for adaptation in [`adapt`], [`html`] and [`image`], those
+//! for forward proxies in [`forward`].
 
 pub(crate) mod adapt;
 pub(crate) mod forward;
 pub(crate) mod guard;
 pub(crate) mod html;
 pub(crate) mod icap;
+pub(crate) mod image;
 pub(crate) mod plugin;
 
 use crate::model::{HashKey, Pattern};

@@ -30,12 +30,13 @@ pub(crate) enum Block {
     Compress,
     Html,
     Ads,
+    Image,
     Forward,
 }
 
 impl Block {
     /// All blocks, in the reference page's order.
-    pub(crate) const ALL: [Block; 20] = [
+    pub(crate) const ALL: [Block; 21] = [
         Block::File,
         Block::Server,
         Block::Limits,
@@ -55,6 +56,7 @@ impl Block {
         Block::Compress,
         Block::Html,
         Block::Ads,
+        Block::Image,
         Block::Forward,
     ];
 
@@ -80,6 +82,7 @@ impl Block {
             Block::Compress => "compress",
             Block::Html => "html",
             Block::Ads => "ads",
+            Block::Image => "image",
             Block::Forward => "forward",
         }
     }
@@ -191,6 +194,7 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
         keys::RULE,
         keys::ADAPT,
         keys::HTML,
+        keys::IMAGE,
         keys::FORWARD,
         keys::ICAP,
     ]
@@ -288,6 +292,7 @@ mod tests {
             Block::Compress => route(&format!("proxy \"app\"; compress {{\n{lines}\n}}")),
             Block::Html => route(&format!("proxy \"app\"; html {{\n{lines}\n}}")),
             Block::Ads => route(&format!("proxy \"app\"; ads {{\n{lines}\n}}")),
+            Block::Image => route(&format!("proxy \"app\"; image max-width=9 {{\n{lines}\n}}")),
             Block::Forward => proxy(&format!("forward {{\n{lines}\n}}")),
         }
     }

@@ -28,7 +28,8 @@ fn format(coding: Coding, level: u32, level_large: u32) -> CompressFormat {
 #[test]
 fn every_setting_of_the_block() {
     let text = "adapt { helpers 3; queue 7; memory \"128MiB\"; time \"2s\"; output \"1MiB\"
-                priority \"normal\"; }";
+                priority \"normal\"
+                image source-bytes=\"1MiB\" pixels=9 side=8 frames=7 decoded=\"2MiB\"; }";
     let expected = Adapt {
         helpers: Some(3),
         queue: 7,
@@ -36,6 +37,13 @@ fn every_setting_of_the_block() {
         output: 1 << 20,
         time: Duration::from_secs(2),
         priority: AdaptPriority::Normal,
+        image: ImageLimits {
+            source_bytes: 1 << 20,
+            pixels: 9,
+            side: 8,
+            frames: 7,
+            decoded: 2 << 20,
+        },
     };
     assert_eq!(with(text, "").adapt, expected);
     assert_eq!(with("adapt { helpers 0; }", "compress").adapt.helpers, Some(0));
@@ -162,4 +170,37 @@ fn every_setting_of_ads() {
         let config = with("", line);
         assert_eq!(parse_ok(&print(&config)), config, "{line}");
     }
+}
+
+#[test]
+fn every_setting_of_image() {
+    let image = |line: &str| with("", line).sites[0].routes[0].adapt.image.clone();
+    let line = "image formats=\"WebP, jpeg\" max-width=1200 max-height=800 fit=\"cover\" \
+                grey=#true animation=\"first\" wait=\"50ms\" {
+                    quality avif=1 webp=2 jpeg=3
+                    target 70
+                    save-data less=30
+                    dpr max=3
+                }";
+    let expected = Image {
+        formats: vec![ImageFormat::WebP, ImageFormat::Jpeg],
+        max_width: Some(1200),
+        max_height: Some(800),
+        fit: ImageFit::Cover,
+        grey: true,
+        still: true,
+        quality: ImageQuality { avif: 1, webp: 2, jpeg: 3 },
+        target: Some(70),
+        save_data: Some(30),
+        dpr: Some(3),
+        wait: Duration::from_millis(50),
+    };
+    assert_eq!(image(line), Some(expected));
+    assert_eq!(image(""), None);
+    for line in ["image", "image { }", "image formats=\"avif,webp\" { quality avif=65; }"] {
+        assert_eq!(image(line), Some(Image::default()), "{line}");
+    }
+    // Pictures are decoded in the memory that there is.
+    let little = with("adapt { memory \"64MiB\"; output \"1MiB\"; }", "").adapt;
+    assert_eq!(little.image.decoded, 64 << 20);
 }

@@ -39,7 +39,7 @@ fn around(file: &str) -> (&'static str, &'static str) {
              site \"a.example\" { listen \":80\"; route \"/a/*\" {\n",
             "\n}; }",
         ),
-        "html" => (
+        "html" | "image" => (
             "site \"a.example\" { listen \":80\"; route \"/a/*\" { proxy \"http://a.example\"\n",
             "\n}; }",
         ),

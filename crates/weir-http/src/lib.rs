@@ -4,6 +4,7 @@
 //! Nothing here does I/O or reads a clock; time and bytes are parameters. Storage and freshness
 //! decisions are `weir-cache`'s, message syntax on the wire is hyper's.
 
+pub mod accept;
 pub mod cache_control;
 pub mod cache_status;
 pub mod conditional;

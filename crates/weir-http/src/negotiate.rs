@@ -128,7 +128,7 @@ impl Weights {
 }
 
 /// `q=0.5` in thousandths (§12.4.2).
-fn weight(parameter: &[u8]) -> Option<u16> {
+pub(crate) fn weight(parameter: &[u8]) -> Option<u16> {
     let [b'q' | b'Q', rest @ ..] = parameter else { return None };
     let number = trim(trim(rest).strip_prefix(b"=")?);
     let (mut thousandths, fraction) = match number {

@@ -1,6 +1,7 @@
 //! From the bytes of one picture to those of another.
 
 use fast_image_resize::Resizer;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::colour;
@@ -51,7 +52,7 @@ pub struct Made {
 }
 
 /// Why an original is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
     /// It is in no format that is read.
     Unknown,

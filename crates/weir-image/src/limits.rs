@@ -20,7 +20,7 @@ pub struct Limits {
 }
 
 /// What a picture has too much of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Excess {
     /// [`Limits::source_bytes`].
     SourceBytes,

@@ -36,7 +36,7 @@ mod upstream;
 mod variants;
 mod worker;
 
-pub use adapt::html_rewriting;
+pub use adapt::{html_rewriting, image_step};
 pub use check::check;
 pub use error::StartError;
 pub use server::{Ready, Server};

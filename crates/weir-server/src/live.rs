@@ -437,8 +437,9 @@ fn build_route(
         chain: ArcSwap::default(),
         uses: route.plugins.clone(),
         variants: kept.variants.get(&scope).cloned().unwrap_or_default(),
-        offers: Offers::new(&route.adapt, kept.lists.of(&route.adapt)).map(Arc::new),
         icap: route.icap.as_ref().and_then(|name| kept.icap.get(name)).cloned(),
+        offers: Offers::new(&route.adapt, kept.lists.of(&route.adapt), &config.adapt.image)
+            .map(Arc::new),
         blocking: Blocking::new(&route.adapt, &kept.lists),
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,

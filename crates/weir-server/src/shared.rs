@@ -83,7 +83,12 @@ impl Shared {
         numbers: Arc<ListenerNumbers>,
     ) -> Shared {
         Shared {
-            adaptation: Adaptation::new(&live.config.adapt, &arena, &metrics.pages),
+            adaptation: Adaptation::new(
+                &live.config.adapt,
+                &arena,
+                &metrics.pages,
+                &metrics.pictures,
+            ),
             workers: guard.workers(),
             guard,
             live: ArcSwap::from_pointee(live),

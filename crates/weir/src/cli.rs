@@ -52,8 +52,12 @@ pub(crate) struct Adapt {
     /// Change it, a page of HTML, by a file of lines as they stand in an `html` block.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Make another picture of it, such as "width=800,format=webp"; with "width", "height", "fit",
+    /// "format", "quality", "target", "grey" and "animation".
+    #[arg(long, value_name = "PARAMETERS", conflicts_with_all = ["html", "compress"])]
+    pub(crate) image: Option<String>,
     /// Code it: "gzip", "br" or "zstd", with a level if wanted, such as "br:11".
-    #[arg(long, value_name = "CODING[:LEVEL]", required_unless_present = "html")]
+    #[arg(long, value_name = "CODING[:LEVEL]", required_unless_present_any = ["html", "image"])]
     pub(crate) compress: Option<String>,
     /// Where the result goes; by default nowhere, and only its size is told.
     #[arg(long, short, value_name = "FILE")]

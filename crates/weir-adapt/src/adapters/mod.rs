@@ -4,6 +4,7 @@
 pub mod compress;
 pub mod decode;
 pub mod html;
+pub mod image;
 
 use crate::job::{Limits, Recipe, Step};
 use crate::wire::Why;
@@ -69,6 +70,7 @@ pub fn adapt(
                 continue;
             }
             Step::Html(rewriting) => html::rewrite(input, rewriting, tables, limits)?,
+            Step::Image(image) => image::convert(input, image, limits)?,
         };
         match adapted {
             Adapted::Made(made, detail) => {

@@ -34,6 +34,7 @@ impl Build<'_, '_> {
                 "normal" => AdaptPriority::Normal,
                 _ => AdaptPriority::Idle,
             },
+            image: self.image_limits(lines.one("image")?, memory)?,
         })
     }
 
@@ -42,11 +43,17 @@ impl Build<'_, '_> {
         let compress = lines.one("compress").map(|line| self.compress(line, route));
         let html = lines.one("html").map(|line| self.html(line, route));
         let ads = lines.one("ads").map(|line| self.ads(line, route));
+        let image = lines.one("image").map(|line| self.image(line, route));
         // Of each that is there, its value; and none if one of them has none.
         fn given<T>(value: Option<Option<T>>) -> Option<Option<T>> {
             value.map_or(Some(None), |value| value.map(Some))
         }
-        Some(RouteAdapt { compress: given(compress)?, html: given(html)?, ads: given(ads)? })
+        Some(RouteAdapt {
+            compress: given(compress)?,
+            html: given(html)?,
+            ads: given(ads)?,
+            image: given(image)?,
+        })
     }
 
     /// Reports a line about stored responses where there are none.

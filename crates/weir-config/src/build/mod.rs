@@ -6,6 +6,7 @@ mod forward;
 mod guard;
 mod html;
 mod icap;
+mod image;
 mod listeners;
 mod plugin;
 mod route;

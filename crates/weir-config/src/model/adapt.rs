@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Ads, Html};
+use super::{Ads, Html, Image, ImageLimits};
 
 /// The `adapt` block: the helper processes.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Adapt {
     pub time: Duration,
     /// When helpers run.
     pub priority: AdaptPriority,
+    /// What pictures may cost.
+    pub image: ImageLimits,
 }
 
 /// When helpers run.
@@ -39,6 +41,7 @@ impl Default for Adapt {
             output: 64 << 20,
             time: Duration::from_secs(10),
             priority: AdaptPriority::Idle,
+            image: ImageLimits::default(),
         }
     }
 }
@@ -52,6 +55,8 @@ pub struct RouteAdapt {
     pub html: Option<Html>,
     /// Ads and trackers.
     pub ads: Option<Ads>,
+    /// Pictures.
+    pub image: Option<Image>,
 }
 
 /// `compress` in a route.

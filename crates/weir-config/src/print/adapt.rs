@@ -24,6 +24,7 @@ impl Printer {
                 AdaptPriority::Normal => "normal",
             };
             out.line(format_args!("priority \"{priority}\""));
+            out.image_limits(&adapt.image);
         });
     }
 
@@ -36,6 +37,9 @@ impl Printer {
         }
         if let Some(ads) = &adapt.ads {
             self.ads(ads);
+        }
+        if let Some(image) = &adapt.image {
+            self.image(image);
         }
     }
 

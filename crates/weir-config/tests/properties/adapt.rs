@@ -10,22 +10,64 @@ use super::time;
 pub(crate) fn adapt() -> impl Strategy<Value = Adapt> {
     let memory = (64_u64 << 20..=64 << 30, 64_u64 << 10..=64 << 20);
     let numbers = (option::of(0_usize..=256), 1_usize..=100_000);
-    let adapt = (numbers, memory, time(100, 600_000), any::<bool>()).prop_map(
-        |((helpers, queue), (memory, output), time, idle)| Adapt {
+    let adapt = (numbers, memory, time(100, 600_000), any::<bool>(), image_limits()).prop_map(
+        |((helpers, queue), (memory, output), time, idle, image)| Adapt {
             helpers,
             queue,
             memory,
             output,
             time,
             priority: if idle { AdaptPriority::Idle } else { AdaptPriority::Normal },
+            image,
         },
     );
     prop_oneof![1 => Just(Adapt::default()), 4 => adapt]
 }
 
 pub(crate) fn route() -> impl Strategy<Value = RouteAdapt> {
-    (option::of(compress()), option::of(html()), option::of(ads()))
-        .prop_map(|(compress, html, ads)| RouteAdapt { compress, html, ads })
+    (option::of(compress()), option::of(html()), option::of(ads()), option::of(image()))
+        .prop_map(|(compress, html, ads, image)| RouteAdapt { compress, html, ads, image })
+}
+
+fn image_limits() -> impl Strategy<Value = ImageLimits> {
+    let sizes = (1_u64 << 10..=1 << 30, 1_u64 << 10..=64 << 20);
+    (sizes, 1_u64..=1_000_000_000, 1_u32..=65_535, 1_u32..=100_000).prop_map(
+        |((source_bytes, decoded), pixels, side, frames)| ImageLimits {
+            source_bytes,
+            pixels,
+            side,
+            frames,
+            decoded,
+        },
+    )
+}
+
+fn image() -> impl Strategy<Value = Image> {
+    let formats = subsequence(&ImageFormat::ALL[..], 1..=4).prop_shuffle();
+    let sides = prop_oneof![
+        Just((None, None, ImageFit::Inside)),
+        (1_u32..=16_383).prop_map(|width| (Some(width), None, ImageFit::Inside)),
+        (1_u32..=16_383, 1_u32..=16_383, proptest::sample::select(&ImageFit::ALL[..]))
+            .prop_map(|(width, height, fit)| (Some(width), Some(height), fit)),
+    ];
+    let quality = (1_u8..=100, 1_u8..=100, 1_u8..=100)
+        .prop_map(|(avif, webp, jpeg)| ImageQuality { avif, webp, jpeg });
+    let hints = (option::of(1_u8..=100), option::of(0_u8..=99), option::of(1_u8..=4));
+    (formats, sides, quality, hints, any::<(bool, bool)>(), time(0, 60_000)).prop_map(
+        |(formats, (max_width, max_height, fit), quality, hints, (grey, still), wait)| Image {
+            formats,
+            max_width,
+            max_height,
+            fit,
+            grey,
+            still,
+            quality,
+            target: hints.0,
+            save_data: hints.1,
+            dpr: hints.2.filter(|_| max_width.is_some()),
+            wait,
+        },
+    )
 }
 
 fn html() -> impl Strategy<Value = Html> {

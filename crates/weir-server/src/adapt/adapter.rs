@@ -69,8 +69,8 @@ pub(crate) struct Chosen {
     pub(crate) steps: Vec<Step>,
     /// What they look things up in.
     pub(crate) tables: Vec<Bytes>,
-    /// The type that the result has, if that is another one.
-    pub(crate) content_type: Option<HeaderValue>,
+    /// The type that the result has, by what its helper says of it, if that may be another one.
+    pub(crate) content_type: Option<fn(&str) -> Option<HeaderValue>>,
     /// The content coding that the result has.
     pub(crate) coding: Option<&'static str>,
 }
@@ -89,8 +89,9 @@ impl<'a> Shape<'a> {
 
     /// What an adapter leaves to the next.
     pub(super) fn after(mut self, chosen: &Chosen) -> Shape<'a> {
-        if let Some(content_type) = &chosen.content_type {
-            self.content_type = Cow::Owned(content_type.as_bytes().to_vec());
+        if chosen.content_type.is_some() {
+            // Which it is nobody knows yet; those that there are, are compressed in themselves.
+            self.content_type = Cow::Borrowed(b"image/avif");
         }
         self.is_coded = chosen.coding.is_some();
         self.len = None;

@@ -6,6 +6,7 @@ mod ads;
 mod compress;
 mod declined;
 mod html;
+mod image;
 mod offers;
 
 use std::ffi::OsString;
@@ -21,6 +22,8 @@ use self::declined::Declined;
 pub(crate) use adapter::{Asked, Shape};
 pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, check as check_ads, field};
 pub use html::rewriting as html_rewriting;
+pub(crate) use image::Pictures;
+pub use image::step as image_step;
 pub(crate) use offers::{Offers, Plan, Variant};
 
 /// The program itself, whatever has become of its file.
@@ -36,6 +39,7 @@ pub(crate) struct Adaptation {
     declined: Arc<Mutex<Declined>>,
     /// Of ads and pages.
     counts: Arc<Counts>,
+    pictures: Arc<Pictures>,
 }
 
 /// A variant that is to be made.
@@ -54,7 +58,12 @@ impl Wanted<'_> {
 }
 
 impl Adaptation {
-    pub(crate) fn new(settings: &config::Adapt, arena: &Arena, counts: &Arc<Counts>) -> Adaptation {
+    pub(crate) fn new(
+        settings: &config::Adapt,
+        arena: &Arena,
+        counts: &Arc<Counts>,
+        pictures: &Arc<Pictures>,
+    ) -> Adaptation {
         Adaptation {
             settings: pool_settings(settings),
             arena: arena.clone(),
@@ -62,6 +71,7 @@ impl Adaptation {
             limits: Limits { output_bytes: settings.output, time: settings.time },
             declined: Arc::default(),
             counts: Arc::clone(counts),
+            pictures: Arc::clone(pictures),
         }
     }
 
@@ -98,17 +108,21 @@ impl Adaptation {
         let (original, variant) = (Arc::clone(original), variant.clone());
         let (cache, declined) = (cache.clone(), Arc::clone(&self.declined));
         let counts = Arc::clone(&self.counts);
-        let store = move |outcome: &Outcome| match outcome {
-            Outcome::Made(made) => {
-                counts.note(&made.detail);
-                variant.store(&cache, &stored_as, &original, made);
-            }
-            Outcome::Original(why) => declined.lock().add(key, why),
-            Outcome::Failed(cause) => {
-                let key_text = stored_as.borrow();
-                let (host, path) = (key_text.authority, key_text.path_and_query);
-                tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
-                declined.lock().add(key, "failed");
+        let (pictures, recipe) = (Arc::clone(&self.pictures), job.recipe.clone());
+        let store = move |outcome: &Outcome| {
+            pictures.note(&recipe, original.body().len(), outcome);
+            match outcome {
+                Outcome::Made(made) => {
+                    counts.note(&made.detail);
+                    variant.store(&cache, &stored_as, &original, made);
+                }
+                Outcome::Original(why) => declined.lock().add(key, why),
+                Outcome::Failed(cause) => {
+                    let key_text = stored_as.borrow();
+                    let (host, path) = (key_text.authority, key_text.path_and_query);
+                    tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
+                    declined.lock().add(key, "failed");
+                }
             }
         };
         match pool.adapt_later(job, store) {

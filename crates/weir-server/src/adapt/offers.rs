@@ -18,6 +18,7 @@ use weir_http::vary::{self, Vary};
 use super::adapter::{Adapter, Asked, Chosen, Shape};
 use super::compress::Compress;
 use super::html::Html;
+use super::image::Image;
 use crate::pipeline::WEIR_ADAPT;
 
 /// A route's adapters, in the order in which they work.
@@ -44,12 +45,17 @@ pub(crate) struct Variant {
 }
 
 impl Offers {
-    /// What a route's settings offer; `None` if that is nothing. `lists` are those of its `ads`.
+    /// What a route's settings offer; `None` if that is nothing. `lists` are those of its `ads`,
+    /// `images` what pictures may cost.
     pub(crate) fn new(
         settings: &config::RouteAdapt,
         lists: Option<&Arc<weir_adapt::ads::Ads>>,
+        images: &config::ImageLimits,
     ) -> Option<Offers> {
         let mut adapters: Vec<Box<dyn Adapter>> = Vec::new();
+        if let Some(image) = &settings.image {
+            adapters.push(Box::new(Image::new(image, images)));
+        }
         let hiding = settings.ads.as_ref().filter(|ads| ads.hide).map(|ads| ads.wait);
         let hidden = hiding.and_then(|wait| Some((lists?.clone(), wait)));
         if settings.html.is_some() || hidden.is_some() {
@@ -153,9 +159,9 @@ impl Variant {
         if let Some(coding) = self.chosen.last().and_then(|last| last.coding) {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
-        let types = self.chosen.iter().filter_map(|one| one.content_type.as_ref());
+        let types = self.chosen.iter().filter_map(|one| one.content_type?(&made.detail));
         if let Some(content_type) = types.last() {
-            headers.insert(header::CONTENT_TYPE, content_type.clone());
+            headers.insert(header::CONTENT_TYPE, content_type);
         }
         if let Some(tag) = original.headers().get(header::ETAG)
             && let Some(tag) = tag_of(tag, &self.name())
@@ -232,8 +238,8 @@ mod tests {
     #[test]
     fn vary_names_what_adapters_look_at_once() {
         let compress = Some(config::Compress::default());
-        let offers = Offers::new(&config::RouteAdapt { compress, ..Default::default() }, None);
-        let offers = offers.unwrap();
+        let settings = config::RouteAdapt { compress, ..Default::default() };
+        let offers = Offers::new(&settings, None, &config::ImageLimits::default()).unwrap();
         for (content_type, before, after) in [
             ("text/html", &[][..], &["Accept-Encoding"][..]),
             ("text/html", &["Origin"], &["Origin", "Accept-Encoding"]),

@@ -3,7 +3,7 @@
 use super::render::Page;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::adapt::Counts;
+use crate::adapt::{Counts, Pictures};
 use crate::shared::Shared;
 
 /// Renders the part of the page that is about adaptation.
@@ -47,6 +47,7 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
         page.single(name, kind, help, value);
     }
     pages(page, &shared.metrics.pages);
+    pictures(page, &shared.metrics.pictures);
     let name = "weir_adapt_busy_seconds_total";
     page.family(name, "counter", "Time that helpers were at work.");
     page.sample(name, &[], stats.busy_us as f64 / 1e6);
@@ -74,4 +75,23 @@ fn pages(page: &mut Page, counts: &Counts) {
     for (name, help, count) in single {
         page.single(name, "counter", help, count.load(Relaxed));
     }
+}
+
+fn pictures(page: &mut Page, counts: &Pictures) {
+    let name = "weir_image_made_total";
+    page.family(name, "counter", "Pictures that were made, by format.");
+    for (format, count) in counts.made() {
+        page.sample(name, &[("format", format)], count);
+    }
+    let name = "weir_image_kept_total";
+    page.family(name, "counter", "Pictures of which the original is sent, by why.");
+    for (reason, count) in counts.kept() {
+        page.sample(name, &[("reason", reason)], count);
+    }
+    page.single(
+        "weir_image_saved_bytes_total",
+        "counter",
+        "Bytes that pictures are smaller than their originals.",
+        counts.saved_bytes(),
+    );
 }

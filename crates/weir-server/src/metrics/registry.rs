@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{ForwardCounts, RouteMetrics};
-use crate::adapt::Counts;
+use crate::adapt::{Counts, Pictures};
 
 /// Routes remembered, counting those of past configurations. Later ones share one row.
 const ROUTES_MAX: usize = 10_000;
@@ -21,6 +21,8 @@ pub(crate) struct Registry {
     pub(crate) unrouted: Arc<RouteMetrics>,
     /// What becomes of pages, and of requests that lists of ads block.
     pub(crate) pages: Arc<Counts>,
+    /// What becomes of pictures.
+    pub(crate) pictures: Arc<Pictures>,
     /// What becomes of requests to forward proxies.
     pub(crate) forward: ForwardCounts,
 }
@@ -32,6 +34,7 @@ impl Registry {
             routes: Mutex::new(BTreeMap::new()),
             unrouted: Arc::new(RouteMetrics::new("", "", workers)),
             pages: Arc::default(),
+            pictures: Arc::default(),
             forward: ForwardCounts::default(),
         }
     }

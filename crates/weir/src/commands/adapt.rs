@@ -11,6 +11,7 @@ use weir_adapt::adapters::compress::{Coding, Compress};
 use weir_adapt::helper::{self, Confinement};
 use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Recipe, Step};
 use weir_arena::Arena;
+use weir_config::ImageLimits;
 
 use super::{Failure, print};
 use crate::cli::{Adapt, Helper};
@@ -20,6 +21,15 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Memory that its helper may have of its own.
 const MEMORY_BYTES: u64 = 4 << 30;
+
+/// What a picture may cost: what there is.
+const IMAGE_LIMITS: ImageLimits = ImageLimits {
+    source_bytes: FILE_BYTES_MAX,
+    pixels: 500_000_000,
+    side: 65_535,
+    frames: 100_000,
+    decoded: 2 << 30,
+};
 
 /// How long it may take.
 const TIME: Duration = Duration::from_secs(120);
@@ -112,6 +122,10 @@ fn read(file: &Path, arena: &Arena) -> Result<bytes::Bytes, Failure> {
 /// What is asked for, in the order in which a server would do it.
 fn steps(command: &Adapt) -> Result<Vec<Step>, Failure> {
     let mut steps = Vec::new();
+    if let Some(text) = &command.image {
+        let step = weir_server::image_step(text, &IMAGE_LIMITS);
+        steps.push(step.map_err(|error| Failure(format!("`--image`: {error}")))?);
+    }
     if let Some(file) = &command.html {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file);

@@ -1,0 +1,63 @@
+//! The block `image` of routes, and what pictures may cost.
+
+use crate::check::Line;
+use crate::model::{Image, ImageFit, ImageFormat, ImageLimits, ImageQuality};
+
+use super::Build;
+
+impl Build<'_, '_> {
+    pub(super) fn image(&mut self, line: &Line, route: &Line) -> Option<Image> {
+        self.check_stored(line, route, "what is stored is made smaller, and nothing else");
+        let lines = &line.lines;
+        let (max_width, max_height) = (line.value("max-width"), line.value("max-height"));
+        let has_sides = line.is_written("max-width") && line.is_written("max-height");
+        if line.is_written("fit") && !has_sides {
+            let message = "`fit` has no meaning without both `max-width` and `max-height`";
+            self.source.error(line.span_of("fit"), message);
+        }
+        if let Some(dpr) = lines.one("dpr")
+            && !line.is_written("max-width")
+            && !line.is_written("max-height")
+        {
+            let message = "`dpr` has no meaning without `max-width` or `max-height`: no picture is \
+                           made larger than it is";
+            self.source.error(dpr.span, message);
+        }
+        let formats: String = line.value("formats")?;
+        let quality = lines.one("quality")?;
+        Some(Image {
+            formats: formats.split(',').filter_map(ImageFormat::parse).collect(),
+            max_width,
+            max_height,
+            fit: ImageFit::parse(line.value("fit")?).unwrap_or_default(),
+            grey: line.value("grey")?,
+            still: line.value::<&str>("animation")? == "first",
+            quality: ImageQuality {
+                avif: quality.value("avif")?,
+                webp: quality.value("webp")?,
+                jpeg: quality.value("jpeg")?,
+            },
+            target: lines.one("target").and_then(|line| line.value("score")),
+            save_data: lines.one("save-data").and_then(|line| line.value("less")),
+            dpr: lines.one("dpr").and_then(|line| line.value("max")),
+            wait: line.value("wait")?,
+        })
+    }
+
+    /// Limits of pictures, beside the memory of a helper.
+    pub(super) fn image_limits(&mut self, line: &Line, memory: u64) -> Option<ImageLimits> {
+        let decoded: u64 = line.value("decoded")?;
+        if decoded > memory && line.is_written("decoded") {
+            let message = "`decoded` is larger than `memory`, in which pictures are decoded";
+            self.source.error(line.span_of("decoded"), message);
+        }
+        Some(ImageLimits {
+            source_bytes: line.value("source-bytes")?,
+            pixels: line.value("pixels")?,
+            side: line.value("side")?,
+            frames: line.value("frames")?,
+            // What was not chosen follows what was.
+            decoded: decoded.min(memory),
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! Pictures as a kind of adaptation: the formats that a client takes, in the operator's order, in
+//! the size and quality of the route and of the client's hints.
+
+mod counts;
+mod hints;
+mod parameters;
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue};
+use weir_adapt::Step;
+use weir_adapt::adapters::image as codec;
+use weir_config as config;
+use weir_http::accept;
+use weir_image::{Fit, Format, Limits, Quality, Size, Wish};
+
+use super::adapter::{Adapter, Asked, Chosen, Shape};
+pub(crate) use counts::Pictures;
+use hints::{DPR, SAVE_DATA, SEC_CH_DPR};
+
+/// Types of pictures that are read, and what some call them.
+const TYPES: [&str; 10] = [
+    "image/jpeg",
+    "image/jpg",
+    "image/pjpeg",
+    "image/png",
+    "image/gif",
+    "image/webp",
+    "image/avif",
+    "image/x-portable-pixmap",
+    "image/x-portable-graymap",
+    "image/x-portable-anymap",
+];
+
+/// `image` of a route.
+pub(super) struct Image {
+    settings: config::Image,
+    /// What holds for everybody.
+    wish: Wish,
+    limits: Limits,
+    looks_at: Vec<HeaderName>,
+}
+
+impl Image {
+    pub(super) fn new(settings: &config::Image, limits: &config::ImageLimits) -> Image {
+        let mut looks_at = vec![header::ACCEPT];
+        if settings.save_data.is_some() {
+            looks_at.push(SAVE_DATA);
+        }
+        if settings.dpr.is_some() {
+            looks_at.extend([SEC_CH_DPR, DPR]);
+        }
+        let config::ImageQuality { avif, webp, jpeg } = settings.quality;
+        let wish = Wish {
+            formats: settings.formats.iter().copied().map(format).collect(),
+            is_forced: false,
+            keeps_format: true,
+            quality: Quality { avif, webp, jpeg },
+            score: settings.target,
+            size: Size {
+                width: settings.max_width,
+                height: settings.max_height,
+                fit: fit(settings.fit),
+            },
+            grey: settings.grey,
+            still: settings.still,
+        };
+        Image { settings: settings.clone(), wish, limits: limits_of(limits), looks_at }
+    }
+
+    /// What a request's fields make of the wish.
+    fn wish(&self, headers: &HeaderMap) -> Wish {
+        let formats = taken(headers, &self.wish.formats);
+        let mut wish = Wish { formats, ..self.wish.clone() };
+        let less = self.settings.save_data.filter(|_| hints::saves_data(headers));
+        if let Some(less) = less {
+            wish.quality = hints::lowered(wish.quality, less);
+        } else if let Some(max) = self.settings.dpr {
+            wish.size = hints::scaled(wish.size, hints::ratio(headers, max));
+        }
+        wish
+    }
+
+    /// Whether the wish may change a picture that stays in its format.
+    fn changes(&self) -> bool {
+        let Size { width, height, .. } = self.wish.size;
+        width.is_some() || height.is_some() || self.wish.grey || self.wish.still
+    }
+}
+
+impl Adapter for Image {
+    fn takes(&self, shape: &Shape<'_>) -> bool {
+        let end = shape.content_type.iter().position(|byte| *byte == b';');
+        let essence = shape.content_type[..end.unwrap_or(shape.content_type.len())].trim_ascii();
+        !shape.is_coded && TYPES.iter().any(|name| essence.eq_ignore_ascii_case(name.as_bytes()))
+    }
+
+    fn looks_at(&self) -> &[HeaderName] {
+        &self.looks_at
+    }
+
+    fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
+        let wish = self.wish(asked.headers);
+        if wish.formats.is_empty() && !self.changes() {
+            return Err("not-accepted");
+        }
+        // Nobody need be asked about what is known already.
+        if shape.len.is_some_and(|len| len > self.limits.source_bytes) {
+            return Err(weir_image::Excess::SourceBytes.as_str());
+        }
+        let mut hasher = DefaultHasher::new();
+        ("image", &wish, self.limits).hash(&mut hasher);
+        let key = hasher.finish();
+        let image = codec::Image { wish, limits: self.limits };
+        Ok(Chosen {
+            key,
+            // What it is made into is known when it is made; what it depends on tells it apart.
+            name: format!("image{key:016x}").into(),
+            steps: vec![Step::Image(image)],
+            tables: Vec::new(),
+            content_type: Some(content_type),
+            coding: None,
+        })
+    }
+
+    fn wait(&self) -> Duration {
+        self.settings.wait
+    }
+}
+
+/// The formats that a client takes, those that it likes best first, and of those that it likes
+/// equally the first. AVIF and WebP have to be named: who takes anything may know neither.
+fn taken(headers: &HeaderMap, formats: &[Format]) -> Vec<Format> {
+    let weights = formats.iter().filter_map(|format| {
+        let media_type = format.media_type().split_once('/')?;
+        let taken = accept::taken(headers, media_type);
+        let is_old = matches!(format, Format::Jpeg | Format::Png);
+        ((taken.is_named || is_old) && taken.weight > 0).then_some((taken.weight, *format))
+    });
+    let mut weights: Vec<(u16, Format)> = weights.collect();
+    weights.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    weights.into_iter().map(|(_, format)| format).collect()
+}
+
+/// A step that does to a picture what parameters ask for, such as `width=800,format=webp`.
+///
+/// # Errors
+/// What is wrong with them, in words.
+pub fn step(text: &str, limits: &config::ImageLimits) -> Result<Step, String> {
+    let (wish, limits) = (parameters::parse(text)?, limits_of(limits));
+    Ok(Step::Image(codec::Image { wish, limits }))
+}
+
+/// The type of a picture, by what its helper says of it.
+fn content_type(detail: &str) -> Option<HeaderValue> {
+    let name = detail.split([';', ',']).next()?;
+    let format = Format::ALL.into_iter().find(|format| format.name() == name)?;
+    Some(HeaderValue::from_static(format.media_type()))
+}
+
+pub(crate) fn format(format: config::ImageFormat) -> Format {
+    match format {
+        config::ImageFormat::Avif => Format::Avif,
+        config::ImageFormat::WebP => Format::WebP,
+        config::ImageFormat::Jpeg => Format::Jpeg,
+        config::ImageFormat::Png => Format::Png,
+    }
+}
+
+pub(crate) fn fit(fit: config::ImageFit) -> Fit {
+    match fit {
+        config::ImageFit::Inside => Fit::Inside,
+        config::ImageFit::Cover => Fit::Cover,
+        config::ImageFit::Fill => Fit::Fill,
+    }
+}
+
+fn limits_of(limits: &config::ImageLimits) -> Limits {
+    Limits {
+        source_bytes: limits.source_bytes,
+        pixels: limits.pixels,
+        side: limits.side,
+        frames: limits.frames,
+        decoded_bytes: limits.decoded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let named = fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        named.collect()
+    }
+
+    #[test]
+    fn clients_get_what_they_name() {
+        use Format::{Avif, Jpeg, Png, WebP};
+        let all = [Avif, WebP, Jpeg, Png];
+        for (accept, expected) in [
+            ("image/avif,image/webp,image/*,*/*;q=0.8", &[Avif, WebP, Jpeg, Png][..]),
+            ("image/webp,*/*", &[WebP, Jpeg, Png]),
+            ("*/*", &[Jpeg, Png]),
+            ("image/webp;q=0.5, image/avif;q=0.4, image/jpeg;q=0.5", &[WebP, Jpeg, Avif]),
+            ("text/html", &[]),
+        ] {
+            assert_eq!(taken(&headers(&[("accept", accept)]), &all), expected, "{accept}");
+        }
+        assert_eq!(taken(&HeaderMap::new(), &all), [Jpeg, Png]);
+    }
+
+    #[test]
+    fn hints_change_what_is_wished() {
+        let settings = config::Image {
+            max_width: Some(300),
+            save_data: Some(20),
+            dpr: Some(2),
+            ..config::Image::default()
+        };
+        let image = Image::new(&settings, &config::ImageLimits::default());
+        let check = |fields: &[(&'static str, &'static str)], width: u32, webp: u8| {
+            let wish = image.wish(&headers(fields));
+            assert_eq!((wish.size.width, wish.quality.webp), (Some(width), webp), "{fields:?}");
+        };
+        check(&[], 300, 80);
+        check(&[("dpr", "2.0")], 600, 80);
+        check(&[("sec-ch-dpr", "1.2"), ("dpr", "3")], 450, 80);
+        check(&[("sec-ch-dpr", "4")], 600, 80);
+        check(&[("save-data", "on"), ("dpr", "2")], 300, 60);
+        check(&[("save-data", "off")], 300, 80);
+        check(&[("dpr", "x")], 300, 80);
+        let names: Vec<&str> = image.looks_at().iter().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["accept", "save-data", "sec-ch-dpr", "dpr"]);
+    }
+
+    #[test]
+    fn types_come_from_what_was_made() {
+        for (detail, expected) in [
+            ("webp;q=80;8x8", Some("image/webp")),
+            ("png;8x8, br;q=5", Some("image/png")),
+            ("html;changed=1", None),
+        ] {
+            let made = content_type(detail);
+            assert_eq!(made.as_ref().map(|made| made.to_str().unwrap()), expected, "{detail}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Pictures that are sent in the format, size and quality that fit the client: what is chosen, what
+//! is made, what is left as it is.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod common;
+
+use std::io::Cursor;
+use std::net::SocketAddr;
+
+use common::client::{Response, ask, get};
+use common::origin::{Origin, Received, Step, answer};
+use common::server::{Weir, command};
+use common::{PATIENCE, free_address, wait_for};
+use image::{ImageFormat, Rgb, RgbImage};
+use weir_image::{Limits, Probe, probe};
+
+/// What browsers send for images.
+const BROWSER: &str = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8";
+
+/// Something like a photograph.
+fn drawn(width: u32, height: u32) -> RgbImage {
+    RgbImage::from_fn(width, height, |x, y| {
+        let (x, y) = (x as f32 / 20.0, y as f32 / 20.0);
+        let wave = |at: f32| (127.0 + 90.0 * at.sin() + 30.0 * (7.0 * at).cos()) as u8;
+        Rgb([wave(x + y), wave(x - y), wave(y)])
+    })
+}
+
+fn encoded(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    drawn(width, height).write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+fn moving() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = gif::Encoder::new(&mut bytes, 256, 192, &[0, 0, 0, 250, 20, 20]).unwrap();
+    for number in 0..5_u16 {
+        let noise = (0..256 * 192_u32)
+            .map(|at| (at.wrapping_mul(at).wrapping_mul(u32::from(number + 3)) / 7 % 2) as u8);
+        let buffer = noise.collect::<Vec<u8>>().into();
+        let frame = gif::Frame { width: 256, height: 192, delay: 5, buffer, ..Default::default() };
+        encoder.write_frame(&frame).unwrap();
+    }
+    drop(encoder);
+    bytes
+}
+
+fn photo() -> Vec<u8> {
+    encoded(640, 480, ImageFormat::Jpeg)
+}
+
+/// An origin with a picture for each path, by what its name ends with.
+fn served(request: &Received) -> Vec<Step> {
+    let path = request.line().split(' ').nth(1).unwrap().to_owned();
+    let (content_type, body) = match path.split('?').next().unwrap().rsplit('.').next().unwrap() {
+        "jpg" => ("image/jpeg", photo()),
+        "png" => ("image/png", encoded(320, 240, ImageFormat::Png)),
+        "gif" => ("image/gif", moving()),
+        "svg" => ("image/svg+xml", SVG.as_bytes().to_vec()),
+        "torn" => ("image/jpeg", photo()[..2000].to_vec()),
+        "huge" => ("image/png", claims_too_much()),
+        "text" => ("image/jpeg", b"This is no picture at all, whatever its type says.".to_vec()),
+        _ => ("text/plain", b"text".to_vec()),
+    };
+    let fields =
+        format!("Cache-Control: max-age=600\r\nETag: \"v1\"\r\nContent-Type: {content_type}\r\n");
+    answer("200 OK", &fields, &body)
+}
+
+const SVG: &str = "<?xml version=\"1.0\"?><!DOCTYPE svg [<!ENTITY a \"aaaaaaaaaa\">\
+                   <!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\">]><svg><text>&b;</text></svg>";
+
+/// A PNG whose header says 65,535 × 65,535.
+fn claims_too_much() -> Vec<u8> {
+    let mut png = encoded(8, 8, ImageFormat::Png);
+    png[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
+    let sum = png[12..29].iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 }
+        })
+    });
+    png[29..33].copy_from_slice(&(!sum).to_be_bytes());
+    png
+}
+
+fn front(global: &str, lines: &str) -> (Origin, Weir, SocketAddr) {
+    let origin = Origin::start(served);
+    let site = format!("route \"/*\" {{ proxy \"{}\"; {lines}; }}", origin.url());
+    let (weir, address) = Weir::front(global, &site);
+    (origin, weir, address)
+}
+
+fn with_admin(admin: SocketAddr) -> String {
+    format!("server {{ workers 2; admin \"{admin}\"; }}")
+}
+
+fn metrics(admin: SocketAddr) -> String {
+    String::from_utf8(get(admin, "localhost", "/metrics").unwrap().body).unwrap()
+}
+
+/// Asks until it is known what becomes of a picture.
+fn settled(address: SocketAddr, target: &str, fields: &[(&str, &str)]) -> Response {
+    let pending = ["original;reason=pending", "original;reason=not-stored"];
+    let known = wait_for(PATIENCE, || {
+        let response = ask(address, "GET", target, fields);
+        let word = response.header("weir-adapt").unwrap_or_default().to_owned();
+        (!pending.contains(&&*word)).then_some(response)
+    });
+    known.unwrap_or_else(|| panic!("nothing becomes of {target}"))
+}
+
+fn seen(response: &Response) -> Probe {
+    probe(&response.body, &Limits::default()).unwrap().unwrap()
+}
+
+#[test]
+fn clients_get_the_format_and_the_size_that_fit() {
+    let (_origin, _weir, address) = front("", "image max-width=320 formats=\"avif,webp\"");
+    let first = ask(address, "GET", "/a.jpg", &[("accept", BROWSER)]);
+    assert!(first.body == photo());
+    assert_eq!(first.header("weir-adapt"), Some("original;reason=not-stored"));
+    assert_eq!(first.header("vary"), Some("Accept"));
+    for (accept, content_type, word) in [
+        (BROWSER, "image/avif", "avif;q=65;320x240"),
+        ("image/webp,*/*", "image/webp", "webp;q=80;320x240"),
+        ("*/*", "image/jpeg", "jpeg;q=80;320x240"),
+    ] {
+        let made = settled(address, "/a.jpg", &[("accept", accept)]);
+        assert_eq!(made.header("weir-adapt"), Some(word));
+        assert_eq!(made.header("content-type"), Some(content_type));
+        assert_eq!(made.header("vary"), Some("Accept"));
+        assert!(made.header("etag").unwrap().starts_with("\"v1-image"), "{accept}");
+        assert_eq!(made.header("content-length"), Some(&*made.body.len().to_string()));
+        let probe = seen(&made);
+        assert_eq!((probe.width, probe.height), (320, 240));
+        assert!(content_type.ends_with(probe.source.name()));
+        assert!(made.body.len() < photo().len() / 2);
+        // A client that has it is told so.
+        let tag = made.header("etag").unwrap();
+        let again = ask(address, "GET", "/a.jpg", &[("accept", accept), ("if-none-match", tag)]);
+        assert_eq!(again.status, 304, "{accept}");
+    }
+}
+
+#[test]
+fn hints_of_the_client_count_where_the_route_says_so() {
+    let line = "image max-width=100 formats=\"webp\" { quality webp=70; save-data less=30; dpr; }";
+    let (_origin, _weir, address) = front("", line);
+    ask(address, "GET", "/a.jpg", &[]);
+    for (field, word) in [
+        (("x", "y"), "webp;q=70;100x75"),
+        (("dpr", "1.3"), "webp;q=70;150x113"),
+        (("sec-ch-dpr", "3"), "webp;q=70;200x150"),
+        (("save-data", "on"), "webp;q=40;100x75"),
+    ] {
+        let made = settled(address, "/a.jpg", &[("accept", "image/webp"), field]);
+        assert_eq!(made.header("weir-adapt"), Some(word), "{field:?}");
+        let vary = made.headers.iter().filter(|(name, _)| name == "vary");
+        let vary: Vec<&str> = vary.map(|(_, value)| value.as_str()).collect();
+        assert_eq!(vary.join(", "), "Accept, Save-Data, Sec-Ch-Dpr, Dpr");
+    }
+}
+
+#[test]
+fn pictures_that_move_go_on_moving() {
+    let (_origin, _weir, address) = front("", "image max-width=32");
+    ask(address, "GET", "/a.gif", &[]);
+    let made = settled(address, "/a.gif", &[("accept", BROWSER)]);
+    assert_eq!(made.header("content-type"), Some("image/webp"));
+    assert!(made.header("weir-adapt").unwrap().ends_with(";32x24;frames=5"));
+    assert_eq!(seen(&made).frames, 5);
+    let kept = settled(address, "/a.gif", &[("accept", "image/png")]);
+    assert_eq!(kept.header("weir-adapt"), Some("original;reason=animated"));
+    assert!(kept.body == moving());
+}
+
+#[test]
+fn what_is_damaged_too_large_or_no_picture_is_sent_as_it_is() {
+    let limits = "adapt { image pixels=1000000 side=4096; }";
+    let admin = free_address();
+    let (_origin, weir, address) =
+        front(&format!("{limits}\n{}", with_admin(admin)), "image max-width=16");
+    for (target, word) in [
+        ("/a.torn", Some("original;reason=failed")),
+        ("/a.huge", Some("original;reason=side")),
+        ("/a.text", Some("original;reason=unknown-format")),
+        ("/a.svg", None),
+        ("/a.plain", None),
+    ] {
+        let first = ask(address, "GET", target, &[]).body;
+        let kept = settled(address, target, &[("accept", BROWSER)]);
+        assert_eq!(kept.header("weir-adapt"), word, "{target}");
+        assert!(kept.body == first, "{target}");
+    }
+    weir.wait_for_log("image: jpeg: ");
+    let metrics = metrics(admin);
+    assert!(metrics.contains("weir_image_kept_total{reason=\"side\"} 1"), "{metrics}");
+    assert!(metrics.contains("weir_image_kept_total{reason=\"failed\"} 1"), "{metrics}");
+    assert!(metrics.contains("weir_adapt_helpers_died_total 0"), "{metrics}");
+}
+
+#[test]
+fn what_is_small_already_stays_and_likeness_is_kept() {
+    let admin = free_address();
+    let line = "image formats=\"webp,jpeg\" { target 60; }";
+    let (_origin, _weir, address) = front(&with_admin(admin), line);
+    ask(address, "GET", "/a.jpg", &[]);
+    let made = settled(address, "/a.jpg", &[("accept", "image/webp")]);
+    let word = made.header("weir-adapt").unwrap();
+    let (_, score) = word.split_once(";score=").unwrap();
+    assert!(score.parse::<i32>().unwrap() >= 60, "{word}");
+    assert_eq!((seen(&made).width, seen(&made).height), (640, 480));
+    // A client that takes none of them, where nothing but the format would change.
+    let kept = settled(address, "/a.jpg", &[("accept", "image/gif")]);
+    assert_eq!(kept.header("weir-adapt"), Some("original;reason=not-accepted"));
+    let metrics = metrics(admin);
+    assert!(metrics.contains("weir_image_made_total{format=\"webp\"} 1"), "{metrics}");
+    assert!(!metrics.contains("weir_image_saved_bytes_total 0"), "{metrics}");
+}
+
+#[test]
+fn the_command_line_makes_pictures() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("a.jpg"), photo()).unwrap();
+    let run = |arguments: &[&str]| command(directory.path(), arguments);
+    let out = run(&["adapt", "a.jpg", "--image", "width=160,format=avif,quality=50", "-o", "b"]);
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success() && said.starts_with("avif;q=50;160x120: "), "{out:?}");
+    let made = std::fs::read(directory.path().join("b")).unwrap();
+    let probe = probe(&made, &Limits::default()).unwrap().unwrap();
+    assert_eq!((probe.source.name(), probe.width, probe.height), ("avif", 160, 120));
+    let out = run(&["adapt", "a.jpg", "--image", "width=0"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && said.contains("expected a number from 1 to 16383"), "{said}");
+}
