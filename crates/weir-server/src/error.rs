@@ -51,6 +51,14 @@ pub enum StartError {
         /// The text.
         text: String,
     },
+    /// The file of a forward proxy's users cannot be used.
+    #[error("users {}: {what}", path.display())]
+    Users {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        what: String,
+    },
     /// A list of ads and trackers cannot be read.
     #[error("list of ads {0}")]
     Ads(#[from] weir_adapt::ads::ListError),

@@ -19,6 +19,7 @@ mod lane_choice;
 mod live;
 mod metrics;
 mod outgoing;
+pub mod passwords;
 mod pipeline;
 mod properties;
 mod record;

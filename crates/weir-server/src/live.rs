@@ -4,6 +4,7 @@
 mod forward;
 mod proxy;
 mod tls;
+mod users;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,6 +25,7 @@ use weir_plugin::Plugins;
 pub(crate) use self::forward::{ForwardProxy, Origin};
 pub(crate) use self::proxy::{ProxySource, Toward};
 use self::tls::{Tls, build_tls};
+pub(crate) use self::users::{Asking, Word};
 use crate::access_log::AccessLog;
 use crate::adapt::{AdsLists, Blocking, Offers, check_ads};
 use crate::chain::Chain;

@@ -132,6 +132,11 @@ impl Record {
         self.is_head
     }
 
+    /// The route, if there is one.
+    pub(crate) fn route(&self) -> Option<&Route> {
+        self.route.as_deref()
+    }
+
     /// Plugins have sent the request to another route.
     pub(crate) fn change_route(&mut self, route: &Arc<Route>) {
         self.route = Some(Arc::clone(route));

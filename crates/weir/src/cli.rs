@@ -38,11 +38,20 @@ pub(crate) enum Command {
     /// Ask a running server about its overload control, and change its rules.
     #[command(subcommand)]
     Guard(Guard),
+    /// Print a line for the file of a forward proxy's users.
+    Password(Password),
     /// Adapt a file as a running server adapts responses.
     Adapt(Adapt),
     /// Work for a server, at the other end of standard input.
     #[command(hide = true)]
     Helper(Helper),
+}
+
+/// The password is the first line of standard input.
+#[derive(Debug, Args)]
+pub(crate) struct Password {
+    /// The user's name.
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]

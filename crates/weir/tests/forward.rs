@@ -10,6 +10,8 @@ mod cache;
 mod destinations;
 #[path = "forward/tunnels.rs"]
 mod tunnels;
+#[path = "forward/users.rs"]
+mod users;
 
 use std::net::SocketAddr;
 

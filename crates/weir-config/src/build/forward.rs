@@ -2,7 +2,7 @@
 
 use crate::check::Line;
 use crate::limits::{FORWARD_RANGES_MAX, FORWARD_RULES_MAX};
-use crate::model::{Address, Destination, Forward, ForwardConnect, ForwardRule};
+use crate::model::{Address, Destination, Forward, ForwardConnect, ForwardRule, ForwardUsers};
 use crate::prefix::Prefix;
 use crate::value::FromValue;
 
@@ -22,7 +22,12 @@ impl Build<'_, '_> {
             }
             None => None,
         };
+        let users = match lines.one("users") {
+            Some(users) => Some(self.forward_users(users)?),
+            None => None,
+        };
         Some(Forward {
+            users,
             from: self.ranges::<Prefix>(line, "from", "client"),
             rules: rules?,
             ports: match lines.one("ports") {
@@ -35,6 +40,15 @@ impl Build<'_, '_> {
             first_byte_timeout: line.value("first-byte-timeout")?,
             idle_timeout: line.value("idle-timeout")?,
             ca,
+        })
+    }
+
+    fn forward_users(&mut self, line: &Line) -> Option<ForwardUsers> {
+        let (file, span) = (line.value::<String>("file")?, line.span_of("file"));
+        Some(ForwardUsers {
+            file: self.file(&file, "the users' names and passwords", Expected::File, span),
+            realm: line.value("realm")?,
+            cleartext: line.value("cleartext")?,
         })
     }
 
@@ -88,21 +102,41 @@ impl Build<'_, '_> {
                 let message = "a forward proxy answers for any host, and this site does not";
                 self.source.error(forward.span, message).expect(["site \"*\" { … }"]);
             }
-            if forward.lines.one("from").is_some() {
-                continue;
+            let users = forward.lines.one("users");
+            if users.is_none() && forward.lines.one("from").is_none() {
+                self.check_closed(site, forward);
             }
-            let is_open = |listen: &&Line| match listen.value::<Address>("address") {
-                Some(Address::Tcp(address)) => !address.ip().to_canonical().is_loopback(),
-                Some(Address::Unix(_)) | None => false,
-            };
-            if let Some(listen) = site.lines.all("listen").find(is_open) {
-                let number = self.source.line_of(listen.span.start);
-                let message = format!(
-                    "anybody who reaches the listener on line {number} could use this proxy"
-                );
-                let expected = ["`from \"10.0.0.0/8\"` in it", "a listener on 127.0.0.1"];
-                self.source.error(forward.span, message).expect(expected);
+            if let Some(users) = users.filter(|users| users.value("cleartext") == Some(false)) {
+                self.check_encrypted(site, users);
             }
         }
+    }
+
+    fn check_closed(&mut self, site: &Line, forward: &Line) {
+        let Some(listen) = site.lines.all("listen").find(|listen| is_open(listen)) else { return };
+        let number = self.source.line_of(listen.span.start);
+        let message =
+            format!("anybody who reaches the listener on line {number} could use this proxy");
+        let expected =
+            ["`from \"10.0.0.0/8\"` in it", "`users \"users\"`", "a listener on 127.0.0.1"];
+        self.source.error(forward.span, message).expect(expected);
+    }
+
+    fn check_encrypted(&mut self, site: &Line, users: &Line) {
+        let is_readable = |listen: &&Line| is_open(listen) && !listen.is_written("tls");
+        let Some(listen) = site.lines.all("listen").find(is_readable) else { return };
+        let number = self.source.line_of(listen.span.start);
+        let message =
+            format!("passwords could be read on their way to the listener on line {number}");
+        let expected = ["`tls=\"auto\"` of the listener", "cleartext=#true"];
+        self.source.error(users.span, message).expect(expected);
+    }
+}
+
+/// Whether a listener may be reached from another machine.
+fn is_open(listen: &Line) -> bool {
+    match listen.value::<Address>("address") {
+        Some(Address::Tcp(address)) => !address.ip().to_canonical().is_loopback(),
+        Some(Address::Unix(_)) | None => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::prefix::PREFIX;
 use crate::rules::PATH;
-use crate::rules::forward::DESTINATION;
+use crate::rules::forward::{DESTINATION, REALM};
 use crate::table::Presence::{AnyNumber, Optional, Repeated, Required, Within};
 use crate::table::{Block, Key, Slot, slot};
 use crate::value::Kind;
@@ -11,6 +11,12 @@ use super::{DAY, HOUR, TIB};
 
 const PORT: Slot = slot("port", Kind::Ports, Optional("any"), "At these ports only.");
 const FROM: Slot = slot("client", Kind::Text(&PREFIX), Repeated, "");
+const FILE: Slot = slot(
+    "file",
+    Kind::Text(&PATH),
+    Required,
+    "Lines `name:hash` as `weir password` prints them, read at the start and at each reload.",
+);
 const RANGE: Slot = slot("range", Kind::Text(&PREFIX), Repeated, "");
 const PORTS: Slot = slot("port", Kind::Ports, Repeated, "");
 const CONNECT_PORTS: Slot = slot("port", Kind::Ports, AnyNumber("CONNECT is refused"), "");
@@ -37,9 +43,33 @@ pub(crate) const FORWARD: &[Key] = &[
         ..line(
             "from",
             &[FROM],
-            "Clients that may use it. Others are answered 403. Needed where a listener is open to \
-             more than this machine.",
+            "Clients that may use it. Others are answered 403. This or `users` is needed where a \
+             listener is open to more than this machine.",
             "from \"10.0.0.0/8\" \"fd00::/8\"",
+        )
+    },
+    Key {
+        properties: &[
+            slot(
+                "realm",
+                Kind::Text(&REALM),
+                Within("Weir"),
+                "What browsers show whom the password is for.",
+            ),
+            slot(
+                "cleartext",
+                Kind::Switch,
+                Within("#false"),
+                "Allow it on listeners without TLS that others than this machine reach, where \
+                 passwords can be read on the way.",
+            ),
+        ],
+        repeats: false,
+        ..line(
+            "users",
+            &[FILE],
+            "Ask clients for a name and a password (`Basic`); others are answered 407.",
+            "users \"/etc/weir/users\"",
         )
     },
     Key {

@@ -10,6 +10,8 @@ use crate::prefix::Prefix;
 pub struct Forward {
     /// Clients that may use it; none given means any that can connect.
     pub from: Vec<Prefix>,
+    /// Users, one of whom a client must be; default: anybody.
+    pub users: Option<ForwardUsers>,
     /// `allow` and `deny` lines in file order.
     pub rules: Vec<ForwardRule>,
     /// Ports that may be asked for, each from the first to the last.
@@ -26,6 +28,17 @@ pub struct Forward {
     pub connect: ForwardConnect,
     /// Roots that origins with `https` are verified by; default: the operating system's.
     pub ca: Option<PathBuf>,
+}
+
+/// `users` in a `forward` block: clients have passwords.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardUsers {
+    /// The file of names and hashes.
+    pub file: PathBuf,
+    /// What clients are told that they are asked for.
+    pub realm: String,
+    /// They may send them where others can read them.
+    pub cleartext: bool,
 }
 
 /// `connect` in a `forward` block: tunnels.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::build::PORTS_DEFAULT;
 use crate::model::{Forward, ForwardConnect, ForwardRule};
 
-use super::{Printer, path, property, quote, size, time};
+use super::{Printer, path, property, quote, size, switch, time};
 
 impl Printer {
     pub(super) fn forward(&mut self, forward: &Forward) {
@@ -15,6 +15,12 @@ impl Printer {
         property(&mut line, "idle-timeout", time(forward.idle_timeout));
         self.block(line, |out| {
             out.values("from", forward.from.iter().map(text));
+            if let Some(users) = &forward.users {
+                let mut line = format!("users {}", path(&users.file));
+                property(&mut line, "realm", quote(&users.realm));
+                property(&mut line, "cleartext", switch(users.cleartext));
+                out.line(line);
+            }
             for rule in &forward.rules {
                 out.line(rule_line(rule));
             }

@@ -11,6 +11,20 @@ pub(crate) static DESTINATION: TextKind = TextKind {
     parse: |text| destination(text).map(Value::Destination),
 };
 
+pub(crate) static REALM: TextKind = TextKind {
+    what: "a text of printable ASCII without quotes and backslashes",
+    parse: |text| {
+        let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+        match text.bytes().all(plain) && text.len() <= REALM_MAX {
+            true => Ok(Value::Text(text.to_owned())),
+            false => Err(Wrong::default()),
+        }
+    },
+};
+
+/// Longest realm, in bytes.
+const REALM_MAX: usize = 100;
+
 fn destination(text: &str) -> Result<Destination, Wrong> {
     if text == "*" {
         return Ok(Destination::Any);

@@ -29,11 +29,17 @@ proptest! {
 
 fn forward() -> impl Strategy<Value = Forward> {
     let times = (time(1, 3_600_000), time(1, 3_600_000), time(1, 3_600_000));
-    let ranges = (vec(prefix(), 0..3), vec(ports(), 1..3), vec(prefix(), 0..3));
+    let ranges =
+        ((vec(prefix(), 0..3), option::of(users())), vec(ports(), 1..3), vec(prefix(), 0..3));
     let rest = (times, connect(), option::of(file()));
     (ranges, vec(rule(), 0..4), rest).prop_map(
-        |((from, ports, private), rules, ((to_connect, first_byte, idle), connect, ca))| Forward {
+        |(
+            ((from, users), ports, private),
+            rules,
+            ((to_connect, first_byte, idle), connect, ca),
+        )| Forward {
             from,
+            users,
             rules,
             ports,
             private,
@@ -44,6 +50,14 @@ fn forward() -> impl Strategy<Value = Forward> {
             ca,
         },
     )
+}
+
+fn users() -> impl Strategy<Value = ForwardUsers> {
+    (file(), "[ !#-Z_a-z]{0,9}", any::<bool>()).prop_map(|(file, realm, cleartext)| ForwardUsers {
+        file,
+        realm,
+        cleartext,
+    })
 }
 
 fn connect() -> impl Strategy<Value = ForwardConnect> {

@@ -16,6 +16,7 @@ use weir_origin::error::OriginError;
 use weir_origin::upstream::{Group, Way};
 
 use super::Surroundings;
+use super::users::Users;
 use crate::error::StartError;
 use crate::upstream::Upstream;
 
@@ -35,6 +36,8 @@ pub(crate) struct Origin {
 /// A route with `forward`.
 pub(crate) struct ForwardProxy {
     pub(crate) settings: config::Forward,
+    /// One of whom clients must be.
+    pub(crate) users: Option<Arc<Users>>,
     way: Way,
     origins: Mutex<HashMap<Origin, Known>>,
     workers: usize,
@@ -68,6 +71,7 @@ impl ForwardProxy {
     ) -> Result<ForwardProxy, StartError> {
         Ok(ForwardProxy {
             way: way(settings, config)?,
+            users: users(settings)?.map(Arc::new),
             settings: settings.clone(),
             origins: Mutex::default(),
             workers: around.workers,
@@ -151,6 +155,10 @@ impl ForwardProxy {
     }
 }
 
+fn users(settings: &config::Forward) -> Result<Option<Users>, StartError> {
+    settings.users.as_ref().map(|users| Users::load(&users.file)).transpose()
+}
+
 fn way(settings: &config::Forward, config: &Config) -> Result<Way, StartError> {
     Way::new(settings, own_addresses(config))
         .map_err(|source| StartError::Upstream { name: "forward".to_owned(), source })
@@ -165,6 +173,7 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
     for route in routes {
         if let config::Source::Forward(settings) = &route.source {
             way(settings, config)?;
+            users(settings)?;
         }
     }
     Ok(())

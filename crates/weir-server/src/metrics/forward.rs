@@ -17,6 +17,8 @@ pub(crate) struct ForwardCounts {
     pub(crate) requests: AtomicU64,
     /// Clients that may not use the proxy.
     pub(crate) strangers: AtomicU64,
+    /// Clients that are no users.
+    pub(crate) unknown: AtomicU64,
     denied: [AtomicU64; Denied::ALL.len()],
     /// Tunnels that are open now.
     open: AtomicUsize,
@@ -75,6 +77,7 @@ pub(super) fn forward(page: &mut Page, shared: &Shared) {
     let name = "weir_forward_denied_total";
     page.family(name, "counter", "Of them, those that were refused, by what was wrong.");
     page.sample(name, &[("reason", "client")], counts.strangers.load(Relaxed));
+    page.sample(name, &[("reason", "password")], counts.unknown.load(Relaxed));
     for (why, count) in Denied::ALL.into_iter().zip(&counts.denied) {
         page.sample(name, &[("reason", why.as_str())], count.load(Relaxed));
     }

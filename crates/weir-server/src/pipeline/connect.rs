@@ -62,7 +62,7 @@ pub(super) fn answer(
     let site = Arc::clone(&route.site);
     let started = record.started();
     let admitted = admit::admit_unrouted(&site, &head, started, &mut record)
-        .and_then(|()| forward_mode::judge_tunnel(connection, route, to))
+        .and_then(|()| forward_mode::judge_tunnel(connection, route, to, &head))
         .and_then(|()| {
             Tunnel::begin(connection, limit(route)).ok_or(Refusal::Barred(Barred::Full))
         });

@@ -5,17 +5,19 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use http::header;
 use http::request::Parts;
 use weir_http::Malformed;
-use weir_http::host::Host;
+use weir_http::host::{self, Host};
+use weir_http::path;
 use weir_origin::egress::{Denied, is_disguised_number};
 use weir_origin::error::OriginError;
 
 use super::Target;
 use super::refuse::{Barred, Refusal};
-use super::route::Routed;
+use super::route::{self, Routed};
 use crate::connection::Connection;
-use crate::live::{ForwardProxy, Origin, ProxySource, Route, Toward};
+use crate::live::{Asking, ForwardProxy, Origin, ProxySource, Route, Toward, Word};
 use crate::upstream::Upstream;
 
 /// The origin that a request names, on a route that is a forward proxy; `None` on others.
@@ -52,21 +54,25 @@ pub(super) fn origin_at(tls: bool, host: &Host<'_>) -> Result<Arc<Origin>, Refus
 ///
 /// # Errors
 /// The refusal to answer with.
-pub(super) fn judge(connection: &Connection, routed: &Routed<'_>) -> Result<(), Refusal> {
-    if routed.origin.is_some() {
+pub(super) fn judge(
+    connection: &Connection,
+    routed: &Routed<'_>,
+    head: &Parts,
+) -> Result<(), Refusal> {
+    if let Some(proxy) = routed.route.source.forward_proxy() {
         connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
+        judge_client(connection, proxy, head)?;
     }
-    judge_again(connection, routed)
+    judge_again(routed)
 }
 
-/// Judges one that plugins may have changed.
+/// Judges where one goes that plugins may have changed.
 ///
 /// # Errors
 /// As [`judge`].
-pub(super) fn judge_again(connection: &Connection, routed: &Routed<'_>) -> Result<(), Refusal> {
+pub(super) fn judge_again(routed: &Routed<'_>) -> Result<(), Refusal> {
     let Some(origin) = &routed.origin else { return Ok(()) };
     let Some(proxy) = routed.route.source.forward_proxy() else { return Ok(()) };
-    judge_client(connection, proxy)?;
     proxy.judge(origin).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
 }
 
@@ -78,18 +84,54 @@ pub(super) fn judge_tunnel(
     connection: &Connection,
     route: &Route,
     to: &Origin,
+    head: &Parts,
 ) -> Result<(), Refusal> {
     connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
     let Some(proxy) = route.source.forward_proxy() else { return Ok(()) };
-    judge_client(connection, proxy)?;
+    judge_client(connection, proxy, head)?;
     proxy.judge_tunnel(to).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
 }
 
-fn judge_client(connection: &Connection, proxy: &ForwardProxy) -> Result<(), Refusal> {
-    match proxy.is_for(connection.client.map(|client| client.ip())) {
-        true => Ok(()),
-        false => Err(Refusal::Barred(Barred::Client)),
+fn judge_client(
+    connection: &Connection,
+    proxy: &ForwardProxy,
+    head: &Parts,
+) -> Result<(), Refusal> {
+    let client = connection.client.map(|client| client.ip());
+    if !proxy.is_for(client) {
+        return Err(Refusal::Barred(Barred::Client));
     }
+    let Some(users) = &proxy.users else { return Ok(()) };
+    let field = head.headers.get(header::PROXY_AUTHORIZATION);
+    Err(Refusal::Barred(match users.judge(field, client) {
+        Word::Right => return Ok(()),
+        Word::Wrong => Barred::Password,
+        Word::TooMany => Barred::Guesses,
+    }))
+}
+
+/// What is to be verified before a request can be judged.
+pub(super) fn asking(connection: &Connection, head: &Parts) -> Option<Asking> {
+    let field = head.headers.get(header::PROXY_AUTHORIZATION)?;
+    let live = connection.worker.shared.live.load();
+    let host = host::parse(head.uri.authority()?.as_str().as_bytes()).ok()?;
+    let site = route::site(&live, connection, &host.name).ok()?;
+    let path = path::normalise(match head.uri.path() {
+        "" => "/",
+        path => path,
+    });
+    let proxy = site.routes.find(path.ok()?.as_str())?.source.forward_proxy()?;
+    let client = connection.client.map(|client| client.ip());
+    let users = proxy.users.as_ref().filter(|_| proxy.is_for(client))?;
+    users.asking(field, client)
+}
+
+/// A head without what only the proxy may know.
+pub(super) fn without_credentials(mut head: Parts, route: &Route) -> Parts {
+    if route.source.forward_proxy().is_some() {
+        head.headers.remove(header::PROXY_AUTHORIZATION);
+    }
+    head
 }
 
 /// What is answered where no connection can be had.

@@ -147,18 +147,29 @@ pub(crate) struct Seen {
     begun: Option<Begun>,
 }
 
-/// Answers one request. Without `body` it has no content and comes by the fast lane, whose fast
-/// path may have decided about it and shown it to plugins.
+/// Answers one request, when it is known whose it is if a forward proxy asks for that.
 pub(crate) fn serve(
     connection: &Arc<Connection>,
     head: Parts,
     body: Option<Incoming>,
     seen: Seen,
 ) -> Reply {
-    let is_head = head.method == Method::HEAD;
-    let started = Instant::now();
-    let mut record = Record::start(connection, started, is_head);
-    let version = head.version;
+    // What comes by the fast lane names no origin.
+    let Some(asking) = body.as_ref().and_then(|_| forward_mode::asking(connection, &head)) else {
+        return answer(connection, head, body, seen);
+    };
+    let connection = Arc::clone(connection);
+    Reply::Later(Box::pin(async move {
+        asking.wait().await;
+        answer(&connection, head, body, seen).wait().await
+    }))
+}
+
+/// Answers one request. Without `body` it has no content and comes by the fast lane, whose fast
+/// path may have decided about it and shown it to plugins.
+fn answer(connection: &Arc<Connection>, head: Parts, body: Option<Incoming>, seen: Seen) -> Reply {
+    let (started, version) = (Instant::now(), head.version);
+    let mut record = Record::start(connection, started, head.method == Method::HEAD);
     let live = connection.worker.shared.live.load();
 
     // A tunnel has nothing of a request but its admission.
@@ -182,7 +193,7 @@ pub(crate) fn serve(
     let decided = decided.unwrap_or_else(|| admit::decide(connection, &routed, &head, started));
     let admitted = admit::admit(&route, &head.method, routed.framing, decided, &mut record);
     // A forward proxy is not for everybody, and does not go everywhere.
-    if let Err(refusal) = admitted.and_then(|()| forward_mode::judge(connection, &routed)) {
+    if let Err(refusal) = admitted.and_then(|()| forward_mode::judge(connection, &routed, &head)) {
         let response = refuse::refuse(refusal, record, &head, body.as_ref());
         return unread::reply(response, version, body);
     }
@@ -200,6 +211,7 @@ pub(crate) fn serve(
         let authority = routed.authority.to_owned();
         let (connection, chain) = (Arc::clone(connection), Arc::clone(&chain));
         let body = body.map(Content::Client);
+        let head = forward_mode::without_credentials(head, &route);
         let asked =
             plugins::Asked { connection, record, route, chain, head, authority, body, begun };
         return Reply::Later(match icap {
@@ -212,8 +224,7 @@ pub(crate) fn serve(
     let now_ms = coarse_unix_ms();
     match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
-            let (notes, variant) = (routed.notes, routed.variant);
-            let stored = Stored { object, notes, variant };
+            let stored = Stored { object, notes: routed.notes, variant: routed.variant };
             hit(record, route, head, body.map(Content::Client), stored, now_ms)
         }
         Found::Missed(missed) => {
@@ -257,7 +268,7 @@ async fn proceed(
     let found = route::again(&live, connection, &head, &route, wishes).and_then(|routed| {
         record.change_route(routed.route);
         admit::judge(&routed, &head, wishes.verdict.as_deref(), &mut record)?;
-        forward_mode::judge_again(connection, &routed)?;
+        forward_mode::judge_again(&routed)?;
         Ok((Arc::clone(routed.route), routed))
     });
     let (route, routed) = match found {

@@ -53,6 +53,10 @@ pub(super) enum Barred {
     NotWhole,
     /// This client may not use it.
     Client,
+    /// It does not know this user.
+    Password,
+    /// Nor does it hear who guesses passwords.
+    Guesses,
     /// It does not go there.
     Origin(Denied),
     /// It has as many tunnels as it may.
@@ -99,6 +103,8 @@ impl Refusal {
             Refusal::NotCached => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Source(status, _) => *status,
             Refusal::Barred(Barred::NotWhole) => StatusCode::BAD_REQUEST,
+            Refusal::Barred(Barred::Password) => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+            Refusal::Barred(Barred::Guesses) => StatusCode::TOO_MANY_REQUESTS,
             Refusal::Barred(Barred::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Barred(Barred::Client | Barred::Origin(_)) => StatusCode::FORBIDDEN,
             Refusal::Turned(turned) => match turned.answer {
@@ -146,6 +152,8 @@ impl fmt::Display for Barred {
         match self {
             Barred::NotWhole => f.write_str("a forward proxy is asked for whole URLs"),
             Barred::Client => f.write_str("this proxy is not for you"),
+            Barred::Password => f.write_str("a name and its password are needed"),
+            Barred::Guesses => f.write_str("too many wrong passwords came from there"),
             Barred::Origin(denied) => denied.fmt(f),
             Barred::Full => f.write_str("too many tunnels are open"),
         }
@@ -164,6 +172,8 @@ impl Barred {
                 "weir; error=destination_ip_prohibited; details=\"private\""
             }
             Barred::Origin(Denied::Own) => "weir; error=destination_ip_prohibited; details=\"own\"",
+            Barred::Password => "weir; error=http_request_denied; details=\"password\"",
+            Barred::Guesses => "weir; error=http_request_denied; details=\"guesses\"",
             Barred::Full => "weir; error=connection_limit_reached; details=\"tunnels\"",
             Barred::Origin(_) => "weir; error=destination_ip_prohibited; details=\"address\"",
         })
@@ -194,6 +204,8 @@ pub(super) fn refuse(
     if let Refusal::Barred(_) = refusal {
         record.shed = Some("barred");
     }
+    let challenge =
+        matches!(refusal, Refusal::Barred(Barred::Password)).then(|| challenge(&record));
     let draining = record.connection().worker.shared.is_draining();
     // What is left of a body that is too large or slow is not read, also where its beginning was.
     let mut closes = draining
@@ -216,7 +228,15 @@ pub(super) fn refuse(
             headers.insert(header::RETRY_AFTER, turned.retry_s.into());
             headers.insert(PROXY_STATUS, proxy_status(turned.why));
         }
-        Refusal::Barred(barred) => _ = headers.insert(PROXY_STATUS, barred.proxy_status()),
+        Refusal::Barred(barred) => {
+            headers.insert(PROXY_STATUS, barred.proxy_status());
+            if let Some(challenge) = challenge {
+                headers.insert(header::PROXY_AUTHENTICATE, challenge);
+            }
+            if let Barred::Guesses = barred {
+                headers.insert(header::RETRY_AFTER, 60.into());
+            }
+        }
         _ if status == StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -228,6 +248,16 @@ pub(super) fn refuse(
     response
 }
 
+/// What a forward proxy's clients are asked for (RFC 7617).
+fn challenge(record: &Record) -> HeaderValue {
+    let proxy = record.route().and_then(|route| route.source.forward_proxy());
+    let users = proxy.and_then(|proxy| proxy.settings.users.as_ref());
+    let realm = users.map_or("", |users| &users.realm);
+    let value = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
+    // Realms are printable ASCII without quotes.
+    HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("Basic realm=\"\""))
+}
+
 /// Counts what the metrics have no status and route for that would tell it from others.
 fn count(refusal: &Refusal, record: &Record) {
     let shared = &record.connection().worker.shared;
@@ -235,6 +265,9 @@ fn count(refusal: &Refusal, record: &Record) {
     match refusal {
         Refusal::BodyTooLarge => connections.large_bodies.fetch_add(1, Relaxed),
         Refusal::BodyTooSlow => connections.slow_bodies.fetch_add(1, Relaxed),
+        Refusal::Barred(Barred::Password | Barred::Guesses) => {
+            shared.metrics.forward.unknown.fetch_add(1, Relaxed)
+        }
         Refusal::Barred(Barred::Client) => shared.metrics.forward.strangers.fetch_add(1, Relaxed),
         Refusal::Barred(Barred::Origin(why)) => {
             shared.metrics.forward.deny(*why);

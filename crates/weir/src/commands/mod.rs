@@ -5,6 +5,7 @@ mod check;
 mod demo;
 mod guard;
 mod guard_status;
+mod password;
 mod plugin;
 pub(crate) mod plugin_new;
 mod purge;
@@ -67,6 +68,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status(admin) => status::status(&admin),
         Command::Plugin(command) => plugin::plugin(&command),
         Command::Guard(command) => guard::guard(&command),
+        Command::Password(command) => password::password(&command),
         Command::Adapt(command) => adapt::adapt(&command),
         Command::Helper(command) => adapt::helper(&command),
     }
