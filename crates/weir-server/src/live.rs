@@ -1,6 +1,7 @@
 //! The configuration as the pipeline uses it: names resolved, files opened, headers parsed. Built
 //! once a (re)load and swapped whole; a request in flight keeps the one it started with.
 
+mod edits;
 mod forward;
 mod proxy;
 mod tls;
@@ -13,7 +14,7 @@ use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use weir_cache::Cache;
 use weir_config::{self as config, Address, Config, Pattern};
 use weir_guard::Classes;
@@ -22,6 +23,8 @@ use weir_origin::files::FileRoot;
 use weir_origin::upstream::Group;
 use weir_plugin::Plugins;
 
+pub(crate) use self::edits::Edit;
+use self::edits::{edits, header_value, status_code};
 pub(crate) use self::forward::{ForwardProxy, Origin};
 pub(crate) use self::proxy::{ProxySource, Toward};
 use self::tls::{Tls, build_tls};
@@ -127,13 +130,6 @@ pub(crate) struct FilesSource {
     pub(crate) strip_prefix: bool,
     pub(crate) precompressed: bool,
     pub(crate) cache_control: Option<HeaderValue>,
-}
-
-/// A parsed header edit.
-pub(crate) enum Edit {
-    Set(HeaderName, HeaderValue),
-    Add(HeaderName, HeaderValue),
-    Remove(HeaderName),
 }
 
 /// What a load needs besides the configuration.
@@ -475,27 +471,4 @@ fn scope(site: &str, route: &config::Route) -> u64 {
         config::Source::Forward(_) => (3, format!("{:?}", route.request_headers)).hash(&mut hasher),
     }
     hasher.finish()
-}
-
-fn edits(edits: &[config::HeaderEdit]) -> Result<Vec<Edit>, StartError> {
-    let parse = |edit: &config::HeaderEdit| {
-        Ok(match edit {
-            config::HeaderEdit::Set(n, v) => Edit::Set(header_name(n)?, header_value(v)?),
-            config::HeaderEdit::Add(n, v) => Edit::Add(header_name(n)?, header_value(v)?),
-            config::HeaderEdit::Remove(n) => Edit::Remove(header_name(n)?),
-        })
-    };
-    edits.iter().map(parse).collect()
-}
-
-fn header_name(name: &str) -> Result<HeaderName, StartError> {
-    name.parse().map_err(|_| StartError::Header { text: name.to_owned() })
-}
-
-fn header_value(value: &str) -> Result<HeaderValue, StartError> {
-    HeaderValue::from_str(value).map_err(|_| StartError::Header { text: value.to_owned() })
-}
-
-fn status_code(status: u16) -> Result<StatusCode, StartError> {
-    StatusCode::from_u16(status).map_err(|_| StartError::Header { text: status.to_string() })
 }
