@@ -17,6 +17,7 @@ use weir_http::negotiate::Coding;
 use weir_http::range::{RANGES_MAX, Ranges};
 use weir_http::{Malformed, conditional, etag, head as heads, host as hosts, negotiate};
 use weir_http::{path as paths, range as ranges, request as requests};
+use weir_image::{Converted, Fit, Format, Size, Wish};
 use weir_net::proxy_protocol::{self as proxy, Parsed, V1_SIZE_MAX, V2_SIZE_MAX};
 
 /// A function that takes any bytes and panics where a parser breaks its promises.
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("helper_report", helper_report),
     ("host", host),
     ("html", html),
+    ("image", image),
     ("path", path),
     ("proxy_protocol", proxy_protocol),
     ("range", range),
@@ -168,6 +170,27 @@ pub fn html(data: &[u8]) {
 
 fn contains(data: &[u8], word: &[u8]) -> bool {
     data.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
+}
+
+/// Whatever is made of a picture is smaller than it, is a picture of the size that is said, and no
+/// larger than what was asked for; what is beyond limits is not touched.
+pub fn image(data: &[u8]) {
+    let limits = weir_image::Limits {
+        source_bytes: 4096,
+        pixels: 4096,
+        side: 128,
+        frames: 4,
+        decoded_bytes: 1 << 20,
+    };
+    let size = Size { width: Some(16), height: Some(16), fit: Fit::Inside };
+    let formats = vec![Format::WebP, Format::Png];
+    let wish = Wish { formats, size, ..Wish::default() };
+    let Ok(Converted::Made(made)) = weir_image::convert(data, &wish, &limits) else { return };
+    assert!(made.bytes.len() < data.len() && made.frames <= limits.frames);
+    assert!(made.width <= 16 && made.height <= 16);
+    let read = weir_image::probe(&made.bytes, &limits);
+    let Ok(Some(read)) = read else { panic!("what was made is no picture") };
+    assert_eq!((read.width, read.height), (made.width, made.height));
 }
 
 /// What is accepted is in its one form, and that form means the same.

@@ -66,6 +66,8 @@ pub const HTML_TEXTS_MAX: usize = 48 << 10;
 pub const SELECTOR_MAX: usize = 1_024;
 /// Widths of a `srcset` line. Each may become a variant of every image.
 pub const SRCSET_WIDTHS_MAX: usize = 16;
+/// Widths that queries of pictures may ask for. Each may become a variant of every picture.
+pub const IMAGE_WIDTHS_MAX: usize = 32;
 /// Lists of an `ads` block.
 pub const ADS_LISTS_MAX: usize = 100;
 /// Media types that a route adapts. Each is compared with every response of the route.

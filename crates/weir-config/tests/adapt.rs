@@ -181,6 +181,8 @@ fn every_setting_of_image() {
                     target 70
                     save-data less=30
                     dpr max=3
+                    widths 640 320
+                    query \"listed\" otherwise=\"ignore\"
                 }";
     let expected = Image {
         formats: vec![ImageFormat::WebP, ImageFormat::Jpeg],
@@ -193,6 +195,10 @@ fn every_setting_of_image() {
         target: Some(70),
         save_data: Some(30),
         dpr: Some(3),
+        query: Some(ImageQuery {
+            by: ImageQueryBy::Listed { widths: vec![320, 640] },
+            refuses: false,
+        }),
         wait: Duration::from_millis(50),
     };
     assert_eq!(image(line), Some(expected));

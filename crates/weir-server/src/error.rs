@@ -62,6 +62,14 @@ pub enum StartError {
     /// A list of ads and trackers cannot be read.
     #[error("list of ads {0}")]
     Ads(#[from] weir_adapt::ads::ListError),
+    /// The key of a route's pictures cannot be read.
+    #[error("key of pictures {path}: {cause}", path = path.display())]
+    ImageKey {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// The cache's memory cannot be set up.
     #[error(transparent)]
     Arena(#[from] weir_arena::ArenaError),

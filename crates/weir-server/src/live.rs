@@ -30,7 +30,7 @@ pub(crate) use self::proxy::{ProxySource, Toward};
 use self::tls::{Tls, build_tls};
 pub(crate) use self::users::{Asking, Word};
 use crate::access_log::AccessLog;
-use crate::adapt::{AdsLists, Blocking, Offers, check_ads};
+use crate::adapt::{self, AdsLists, Blocking, Offers};
 use crate::chain::Chain;
 use crate::error::StartError;
 use crate::icap::{self, Icap};
@@ -296,7 +296,7 @@ pub(crate) fn check_files(config: &Config) -> Result<(), StartError> {
     for listener in config.sites.iter().flat_map(|site| &site.listeners) {
         build_tls(config, listener, None)?;
     }
-    check_ads(config)?;
+    adapt::check(config)?;
     forward::check(config)?;
     config.upstreams.iter().try_for_each(|upstream| build_group(upstream, 1).map(drop))
 }
@@ -417,6 +417,7 @@ fn build_route(
             content_type: header_value(content_type)?,
         },
     };
+    let offers = Offers::new(&route.adapt, kept.lists.of(&route.adapt), &config.adapt.image)?;
     Ok(Route {
         site: Arc::clone(site),
         metrics: around.registry.route(&site.name, &label),
@@ -436,8 +437,7 @@ fn build_route(
         uses: route.plugins.clone(),
         variants: kept.variants.get(&scope).cloned().unwrap_or_default(),
         icap: route.icap.as_ref().and_then(|name| kept.icap.get(name)).cloned(),
-        offers: Offers::new(&route.adapt, kept.lists.of(&route.adapt), &config.adapt.image)
-            .map(Arc::new),
+        offers: offers.map(Arc::new),
         blocking: Blocking::new(&route.adapt, &kept.lists),
         response_edits: edits(&route.response_headers)?,
         request_edits: edits(&route.request_headers)?,

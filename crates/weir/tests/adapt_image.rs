@@ -235,3 +235,69 @@ fn the_command_line_makes_pictures() {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && said.contains("expected a number from 1 to 16383"), "{said}");
 }
+
+/// The path and query by which each request came.
+fn asked_of(origin: &Origin) -> Vec<String> {
+    let requests = origin.take();
+    requests.iter().map(|request| request.line().split(' ').nth(1).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn queries_ask_for_what_is_listed() {
+    let line = "image formats=\"webp\" { widths 64 128; query \"listed\"; }";
+    let (origin, _weir, address) = front("", line);
+    ask(address, "GET", "/a.jpg", &[]);
+    for (target, accept, word) in [
+        ("/a.jpg?width=64", "image/webp", "webp;q=80;64x48"),
+        ("/a.jpg?format=webp&width=128", "*/*", "webp;q=80;128x96"),
+        ("/a.jpg?width=128", "*/*", "jpeg;q=80;128x96"),
+    ] {
+        let made = settled(address, target, &[("accept", accept)]);
+        assert_eq!(made.header("weir-adapt"), Some(word), "{target}");
+    }
+    for (target, why) in [
+        ("/a.jpg?width=65", "expected one of 64, 128"),
+        ("/a.jpg?quality=1", "not for everybody"),
+        ("/a.jpg?width=64&width=64", "stands twice"),
+    ] {
+        let refused = ask(address, "GET", target, &[]);
+        assert_eq!(refused.status, 400, "{target}");
+        assert!(String::from_utf8_lossy(&refused.body).contains(why), "{target}");
+    }
+    // One picture is stored, and the origin knows nothing of widths; what else is asked stays.
+    assert_eq!(ask(address, "GET", "/a.jpg?v=2&width=64", &[]).status, 200);
+    assert_eq!(asked_of(&origin), ["/a.jpg", "/a.jpg?v=2"]);
+}
+
+#[test]
+fn queries_that_are_signed_may_ask_for_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("image.key");
+    std::fs::write(&key, "a key of enough bytes\n").unwrap();
+    let line = |otherwise: &str| {
+        let key = key.display();
+        format!("image {{ query \"signed\" key=\"{key}\" otherwise=\"{otherwise}\"; }}")
+    };
+    let signed = |target: &str| {
+        let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, b"a key of enough bytes");
+        let tag = aws_lc_rs::hmac::sign(&key, target.as_bytes());
+        let digits: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{target}&signature={digits}")
+    };
+    let (_origin, _weir, address) = front("", &line("refuse"));
+    ask(address, "GET", "/a.jpg", &[]);
+    let target = signed("/a.jpg?width=100&height=100&fit=cover&format=png&grey=1");
+    let made = settled(address, &target, &[]);
+    assert_eq!(made.header("weir-adapt"), Some("png;100x100"));
+    let forged = target.replace("width=100", "width=101");
+    for target in ["/a.jpg?width=100", &forged, &signed("/a.jpg?width=0")] {
+        let refused = ask(address, "GET", target, &[]);
+        let expected = if target.contains("width=0") { 400 } else { 403 };
+        assert_eq!(refused.status, expected, "{target}");
+    }
+    // Where the route does not refuse, its own settings hold.
+    let (_origin, _weir, address) = front("", &line("ignore"));
+    ask(address, "GET", "/a.jpg", &[]);
+    let made = settled(address, "/a.jpg?width=100", &[("accept", "image/webp")]);
+    assert_eq!(made.header("weir-adapt"), Some("webp;q=80;640x480"));
+}

@@ -66,6 +66,11 @@ fn html() {
 }
 
 #[test]
+fn image() {
+    replay_and_mutate("image");
+}
+
+#[test]
 fn path() {
     replay_and_mutate("path");
 }

@@ -1,9 +1,12 @@
 //! The block `image` of routes, and what pictures may cost.
 
 use crate::check::Line;
-use crate::model::{Image, ImageFit, ImageFormat, ImageLimits, ImageQuality};
+use crate::limits::IMAGE_WIDTHS_MAX;
+use crate::model::{
+    Image, ImageFit, ImageFormat, ImageLimits, ImageQuality, ImageQuery, ImageQueryBy,
+};
 
-use super::Build;
+use super::{Build, Expected};
 
 impl Build<'_, '_> {
     pub(super) fn image(&mut self, line: &Line, route: &Line) -> Option<Image> {
@@ -40,8 +43,61 @@ impl Build<'_, '_> {
             target: lines.one("target").and_then(|line| line.value("score")),
             save_data: lines.one("save-data").and_then(|line| line.value("less")),
             dpr: lines.one("dpr").and_then(|line| line.value("max")),
+            query: match lines.one("query") {
+                Some(query) => Some(self.image_query(query, line)?),
+                None => self.no_image_query(line),
+            },
             wait: line.value("wait")?,
         })
+    }
+
+    fn no_image_query(&mut self, image: &Line) -> Option<ImageQuery> {
+        if let Some(widths) = image.lines.one("widths") {
+            let message = "`widths` has no meaning without `query \"listed\"`";
+            self.source.error(widths.span, message);
+        }
+        None
+    }
+
+    fn image_query(&mut self, line: &Line, image: &Line) -> Option<ImageQuery> {
+        let refuses = line.value::<&str>("otherwise")? == "refuse";
+        let (key, widths) = (line.value::<String>("key"), image.lines.one("widths"));
+        let by = if line.value::<&str>("which")? == "listed" {
+            if key.is_some() {
+                let message = "`key` has no meaning here: what is listed need not be signed";
+                self.source.error(line.span_of("key"), message);
+            }
+            let Some(widths) = widths else {
+                self.source.error(line.span, "there are no `widths` to choose from");
+                return None;
+            };
+            ImageQueryBy::Listed { widths: self.image_widths(widths) }
+        } else {
+            self.no_image_query(image);
+            let Some(key) = key else {
+                self.source.error(line.span, "it has no key").expect(["key=\"…\""]);
+                return None;
+            };
+            let span = line.span_of("key");
+            ImageQueryBy::Signed { key: self.file(&key, "the key", Expected::File, span) }
+        };
+        Some(ImageQuery { by, refuses })
+    }
+
+    fn image_widths(&mut self, line: &Line) -> Vec<u32> {
+        let written = line.values::<u32>("width");
+        if written.len() > IMAGE_WIDTHS_MAX {
+            self.source.error(line.span, format!("more than {IMAGE_WIDTHS_MAX} widths"));
+        }
+        let mut widths: Vec<u32> = Vec::new();
+        for (width, span) in written {
+            if widths.contains(&width) {
+                self.source.error(span, format!("{width} is one of its widths already"));
+            }
+            widths.push(width);
+        }
+        widths.sort_unstable();
+        widths
     }
 
     /// Limits of pictures, beside the memory of a helper.

@@ -1,7 +1,8 @@
 //! Keys of the block `image` of routes, and of what pictures may cost.
 
+use crate::rules::PATH;
 use crate::rules::image::IMAGE_FORMATS;
-use crate::table::Presence::{Default, Optional, Required, Within};
+use crate::table::Presence::{Default, Optional, Repeated, Required, Within};
 use crate::table::{Block, Key, Slot, slot};
 use crate::value::Kind;
 
@@ -106,6 +107,47 @@ pub(crate) const IMAGE: &[Key] = &[
          for 1, 1.5, 2, 3 or 4.",
         "dpr max=3",
     ),
+    Key {
+        arguments: &[slot("width", SIDE, Repeated, "In pixels.")],
+        ..line(
+            "widths",
+            &[],
+            "What `query \"listed\"` may ask for.",
+            "widths 320 640 1280\nquery \"listed\"",
+        )
+    },
+    Key {
+        arguments: &[slot(
+            "which",
+            Kind::Choice(&["listed", "signed"]),
+            Required,
+            "`\"listed\"`: `width` of `widths`, and `format` of `formats`. `\"signed\"`: `width`, \
+             `height`, `fit`, `format`, `quality`, `target`, `grey` and `animation`, where \
+             `signature` is their last parameter.",
+        )],
+        properties: &[
+            slot(
+                "key",
+                Kind::Text(&PATH),
+                Optional("none"),
+                "The file that has the key of signatures, of 16 to 1024 bytes.",
+            ),
+            slot(
+                "otherwise",
+                Kind::Choice(&["refuse", "ignore"]),
+                Within("refuse"),
+                "What is neither is answered by 400, and 403 without a good signature; or the \
+                 route's settings hold.",
+            ),
+        ],
+        ..line(
+            "query",
+            &[],
+            "Let the query of a URL say what it wants of a picture. Nothing of that is part of what \
+             is stored, and the origin is not asked for it.",
+            "widths 320 640\nquery \"listed\" otherwise=\"ignore\"",
+        )
+    },
     Key {
         block: Block::Adapt,
         ..line(

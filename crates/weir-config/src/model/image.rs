@@ -1,5 +1,6 @@
 //! What routes do to pictures.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// `image` in a route.
@@ -25,8 +26,34 @@ pub struct Image {
     pub save_data: Option<u8>,
     /// Device pixel ratios are looked at, up to this one.
     pub dpr: Option<u8>,
+    /// What queries may ask for.
+    pub query: Option<ImageQuery>,
     /// How long a request may wait for its variant, rather than have the original at once.
     pub wait: Duration,
+}
+
+/// `query` in the block: what the query of a URL may ask of a picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageQuery {
+    /// What is allowed.
+    pub by: ImageQueryBy,
+    /// Whatever else is asked is refused, rather than ignored.
+    pub refuses: bool,
+}
+
+/// What a query may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageQueryBy {
+    /// What is listed.
+    Listed {
+        /// Widths, the least first, at least one; formats are the route's.
+        widths: Vec<u32>,
+    },
+    /// What is signed.
+    Signed {
+        /// The file that has the key.
+        key: PathBuf,
+    },
 }
 
 /// A format that is made.
@@ -133,6 +160,7 @@ impl Default for Image {
             target: None,
             save_data: None,
             dpr: None,
+            query: None,
             wait: Duration::ZERO,
         }
     }

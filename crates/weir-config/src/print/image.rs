@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::model::{Image, ImageFit, ImageFormat, ImageLimits, ImageQuality};
+use crate::model::{
+    Image, ImageFit, ImageFormat, ImageLimits, ImageQuality, ImageQuery, ImageQueryBy,
+};
 
 use super::{Printer, property, quote, size, time};
 
@@ -40,7 +42,29 @@ impl Printer {
             if let Some(max) = image.dpr {
                 out.line(format_args!("dpr max={max}"));
             }
+            if let Some(query) = &image.query {
+                out.image_query(query);
+            }
         });
+    }
+
+    fn image_query(&mut self, query: &ImageQuery) {
+        let mut line = match &query.by {
+            ImageQueryBy::Listed { widths } => {
+                let widths: Vec<String> = widths.iter().map(u32::to_string).collect();
+                self.line(format_args!("widths {}", widths.join(" ")));
+                "query \"listed\"".to_owned()
+            }
+            ImageQueryBy::Signed { key } => {
+                let mut line = "query \"signed\"".to_owned();
+                property(&mut line, "key", quote(&key.display().to_string()));
+                line
+            }
+        };
+        if !query.refuses {
+            property(&mut line, "otherwise", quote("ignore"));
+        }
+        self.line(line);
     }
 
     pub(super) fn image_limits(&mut self, limits: &ImageLimits) {

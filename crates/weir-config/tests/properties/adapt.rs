@@ -53,19 +53,26 @@ fn image() -> impl Strategy<Value = Image> {
     let quality = (1_u8..=100, 1_u8..=100, 1_u8..=100)
         .prop_map(|(avif, webp, jpeg)| ImageQuality { avif, webp, jpeg });
     let hints = (option::of(1_u8..=100), option::of(0_u8..=99), option::of(1_u8..=4));
-    (formats, sides, quality, hints, any::<(bool, bool)>(), time(0, 60_000)).prop_map(
-        |(formats, (max_width, max_height, fit), quality, hints, (grey, still), wait)| Image {
+    let widths = proptest::collection::btree_set(1_u32..=16_383, 1..4)
+        .prop_map(|widths| ImageQueryBy::Listed { widths: widths.into_iter().collect() });
+    let key = "/[a-z]{1,5}".prop_map(|key| ImageQueryBy::Signed { key: key.into() });
+    let query = (prop_oneof![widths, key], any::<bool>())
+        .prop_map(|(by, refuses)| ImageQuery { by, refuses });
+    let rest = (any::<(bool, bool)>(), time(0, 60_000), option::of(query));
+    (formats, sides, quality, hints, rest).prop_map(
+        |(formats, (max_width, max_height, fit), quality, hints, rest)| Image {
             formats,
             max_width,
             max_height,
             fit,
-            grey,
-            still,
+            grey: rest.0.0,
+            still: rest.0.1,
             quality,
             target: hints.0,
             save_data: hints.1,
             dpr: hints.2.filter(|_| max_width.is_some()),
-            wait,
+            query: rest.2,
+            wait: rest.1,
         },
     )
 }

@@ -19,12 +19,23 @@ use weir_cache::{Cache, Key, Object};
 use weir_config as config;
 
 use self::declined::Declined;
+use crate::error::StartError;
 pub(crate) use adapter::{Asked, Shape};
-pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, check as check_ads, field};
+pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, field};
 pub use html::rewriting as html_rewriting;
-pub(crate) use image::Pictures;
 pub use image::step as image_step;
+pub(crate) use image::{ImageQuery, Misasked, Pictures};
 pub(crate) use offers::{Offers, Plan, Variant};
+
+/// Reads the files of a configuration's adaptations, for nothing but their errors.
+///
+/// # Errors
+/// The first that cannot be used.
+pub(crate) fn check(config: &config::Config) -> Result<(), StartError> {
+    ads::check(config)?;
+    let mut routes = config.sites.iter().flat_map(|site| &site.routes);
+    routes.try_for_each(|route| ImageQuery::new(&route.adapt).map(drop))
+}
 
 /// The program itself, whatever has become of its file.
 const PROGRAM: &str = "/proc/self/exe";

@@ -18,11 +18,17 @@ use weir_http::vary::{self, Vary};
 use super::adapter::{Adapter, Asked, Chosen, Shape};
 use super::compress::Compress;
 use super::html::Html;
-use super::image::Image;
+use super::image::{Image, ImageQuery};
+use crate::error::StartError;
 use crate::pipeline::WEIR_ADAPT;
 
-/// A route's adapters, in the order in which they work.
-pub(crate) struct Offers(Vec<Box<dyn Adapter>>);
+/// What a route offers.
+pub(crate) struct Offers {
+    /// In the order in which they work.
+    adapters: Vec<Box<dyn Adapter>>,
+    /// What queries may ask of its pictures.
+    pub(crate) image_query: Option<Arc<ImageQuery>>,
+}
 
 /// What of a response's variants a request is to get.
 pub(crate) enum Plan {
@@ -47,14 +53,18 @@ pub(crate) struct Variant {
 impl Offers {
     /// What a route's settings offer; `None` if that is nothing. `lists` are those of its `ads`,
     /// `images` what pictures may cost.
+    ///
+    /// # Errors
+    /// A file of theirs cannot be used.
     pub(crate) fn new(
         settings: &config::RouteAdapt,
         lists: Option<&Arc<weir_adapt::ads::Ads>>,
         images: &config::ImageLimits,
-    ) -> Option<Offers> {
+    ) -> Result<Option<Offers>, StartError> {
+        let image_query = ImageQuery::new(settings)?.map(Arc::new);
         let mut adapters: Vec<Box<dyn Adapter>> = Vec::new();
         if let Some(image) = &settings.image {
-            adapters.push(Box::new(Image::new(image, images)));
+            adapters.push(Box::new(Image::new(image, images, image_query.clone())));
         }
         let hiding = settings.ads.as_ref().filter(|ads| ads.hide).map(|ads| ads.wait);
         let hidden = hiding.and_then(|wait| Some((lists?.clone(), wait)));
@@ -65,7 +75,7 @@ impl Offers {
         if let Some(compress) = &settings.compress {
             adapters.push(Box::new(Compress::new(compress)));
         }
-        (!adapters.is_empty()).then_some(Offers(adapters))
+        Ok((!adapters.is_empty()).then_some(Offers { adapters, image_query }))
     }
 
     /// Whether a response might be sent as another one. `len` is that of its content, if it is
@@ -82,7 +92,7 @@ impl Offers {
     /// Those that take a response as its origin has sent it.
     fn taking<'a>(&'a self, shape: &'a Shape<'_>) -> impl Iterator<Item = &'a dyn Adapter> {
         let may = shape.status == StatusCode::OK && !forbids_transformation(shape.headers);
-        let adapters = self.0.iter().filter(move |adapter| may && adapter.takes(shape));
+        let adapters = self.adapters.iter().filter(move |adapter| may && adapter.takes(shape));
         adapters.map(|adapter| &**adapter)
     }
 
@@ -93,7 +103,7 @@ impl Offers {
         }
         let (mut shape, mut wait) = (shape, Duration::ZERO);
         let (mut chosen, mut why) = (Vec::new(), None);
-        for adapter in &self.0 {
+        for adapter in &self.adapters {
             if !adapter.takes(&shape) {
                 continue;
             }
@@ -239,7 +249,8 @@ mod tests {
     fn vary_names_what_adapters_look_at_once() {
         let compress = Some(config::Compress::default());
         let settings = config::RouteAdapt { compress, ..Default::default() };
-        let offers = Offers::new(&settings, None, &config::ImageLimits::default()).unwrap();
+        let offers = Offers::new(&settings, None, &config::ImageLimits::default());
+        let offers = offers.unwrap().unwrap();
         for (content_type, before, after) in [
             ("text/html", &[][..], &["Accept-Encoding"][..]),
             ("text/html", &["Origin"], &["Origin", "Accept-Encoding"]),

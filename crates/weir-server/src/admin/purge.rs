@@ -127,6 +127,7 @@ fn purge_in(
     mode: PurgeMode,
 ) -> usize {
     let query = query.filter(|_| !matches!(route.source, Source::Files(_)));
+    let query = query.and_then(|query| route.own_query(query));
     let path = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let purge = |host: &str, scope| {
         let authority = key_authority(route, host);

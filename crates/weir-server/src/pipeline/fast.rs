@@ -61,9 +61,7 @@ pub(crate) fn answer(
     };
     let path = path::normalise(raw_path).ok()?;
     let route = site.routes.find(path.as_str())?;
-    // Without an origin's name a forward proxy can but refuse; an ICAP service is asked on the full
-    // path.
-    if route.source.forward_proxy().is_some() || icap::of_requests(route).is_some() {
+    if is_for_full_path(route, query) {
         return None;
     }
 
@@ -111,6 +109,14 @@ pub(crate) fn answer(
     let found = plain.find(variant)?;
     route.variants.touch(variant, plain.now_ms);
     plain.reply(found, seen)
+}
+
+/// Without an origin's name a forward proxy can but refuse; an ICAP service is asked on the full
+/// path, and what a query asks of pictures is judged there.
+fn is_for_full_path(route: &Route, query: Option<&str>) -> bool {
+    route.source.forward_proxy().is_some()
+        || icap::of_requests(route).is_some()
+        || (query.is_some() && route.image_query().is_some())
 }
 
 /// A plain request on its way.

@@ -14,6 +14,7 @@ use weir_origin::files::Accepted;
 
 use super::Target;
 use super::route::Routed;
+use crate::adapt::ImageQuery;
 use crate::connection::Connection;
 use crate::live::{FilesSource, Origin, Route, Source};
 
@@ -164,7 +165,8 @@ pub(super) struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// A file is the same whatever is asked about it.
     fn path_and_query(&self, route: &Route) -> Cow<'a, str> {
-        match self.query.filter(|_| !matches!(route.source, Source::Files(_))) {
+        let query = self.query.filter(|_| !matches!(route.source, Source::Files(_)));
+        match query.and_then(|query| route.own_query(query)) {
             None => Cow::Borrowed(self.path),
             Some(query) => Cow::Owned(format!("{}?{query}", self.path)),
         }
@@ -182,6 +184,21 @@ impl<'a> Asked<'a> {
     {
         let scope = scope(route, connection.tls, accepted) ^ self.variant;
         KeyRef { scope, authority: key_authority(route, self.host), path_and_query }
+    }
+}
+
+impl Route {
+    /// What of a query is the source's business, and tells what is stored apart.
+    pub(crate) fn own_query<'q>(&self, query: &'q str) -> Option<Cow<'q, str>> {
+        match self.image_query() {
+            None => Some(Cow::Borrowed(query)),
+            Some(images) => images.strip(query),
+        }
+    }
+
+    /// What queries may ask of its pictures.
+    pub(super) fn image_query(&self) -> Option<&ImageQuery> {
+        self.offers.as_ref()?.image_query.as_deref()
     }
 }
 

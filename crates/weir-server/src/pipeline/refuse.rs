@@ -14,6 +14,7 @@ use weir_http::Malformed;
 use weir_origin::egress::Denied;
 
 use super::{plugins, reply};
+use crate::adapt::Misasked;
 use crate::body::{Content, ReplyBody};
 use crate::record::Record;
 
@@ -42,6 +43,8 @@ pub(super) enum Refusal {
     Turned(Turned),
     /// A forward proxy does not do it.
     Barred(Barred),
+    /// What the query asks of a picture is not done.
+    Misasked(Misasked),
     /// The source failed: the status for the client, and a word on what happened.
     Source(StatusCode, &'static str),
 }
@@ -83,6 +86,12 @@ impl Turned {
         Turned { answer: RefusalAnswer::Status(503), retry_s: 1, why: "overload" };
 }
 
+impl From<Misasked> for Refusal {
+    fn from(misasked: Misasked) -> Refusal {
+        Refusal::Misasked(misasked)
+    }
+}
+
 impl From<Malformed> for Refusal {
     fn from(malformed: Malformed) -> Refusal {
         Refusal::Malformed(malformed)
@@ -102,6 +111,8 @@ impl Refusal {
             Refusal::Loop => StatusCode::LOOP_DETECTED,
             Refusal::NotCached => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Source(status, _) => *status,
+            Refusal::Misasked(Misasked::Wrong(_)) => StatusCode::BAD_REQUEST,
+            Refusal::Misasked(Misasked::Unsigned) => StatusCode::FORBIDDEN,
             Refusal::Barred(Barred::NotWhole) => StatusCode::BAD_REQUEST,
             Refusal::Barred(Barred::Password) => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Refusal::Barred(Barred::Guesses) => StatusCode::TOO_MANY_REQUESTS,
@@ -122,6 +133,8 @@ impl Refusal {
             Refusal::Loop => Some("the request came back to this server".to_owned()),
             Refusal::NotCached => Some("only-if-cached, and nothing is".to_owned()),
             Refusal::Barred(barred) => Some(barred.to_string()),
+            Refusal::Misasked(Misasked::Wrong(what)) => Some(what.clone()),
+            Refusal::Misasked(Misasked::Unsigned) => Some("the query is not signed".to_owned()),
             Refusal::Source(_, what) => Some((*what).to_owned()),
             Refusal::Turned(turned) => Some(turned.why.to_owned()),
             Refusal::NotFound

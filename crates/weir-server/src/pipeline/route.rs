@@ -1,7 +1,7 @@
 //! Stage 1: is the request well-formed, and which route answers it?
 
-use http::Uri;
 use http::request::Parts;
+use http::{Method, Uri};
 use weir_http::Malformed;
 use weir_http::host::Host;
 use weir_http::path::{self, Normalised};
@@ -122,6 +122,11 @@ impl<'a> Routed<'a> {
         valid: Valid<'a>,
     ) -> Result<Routed<'a>, Refusal> {
         let origin = forward_mode::origin(route, head, valid.host.as_ref())?;
+        if let Some(query) = route.image_query()
+            && matches!(head.method, Method::GET | Method::HEAD)
+        {
+            query.judge(&head.uri)?;
+        }
         Ok(Routed {
             route,
             path,
@@ -155,9 +160,9 @@ impl Routed<'_> {
     /// Lets go of the head.
     pub(super) fn into_target(self, uri: &Uri) -> Target {
         let mut forward = self.path.forward().to_owned();
-        if let Some(query) = uri.query() {
+        if let Some(query) = uri.query().and_then(|query| self.route.own_query(query)) {
             forward.push('?');
-            forward.push_str(&path::encode(query));
+            forward.push_str(&path::encode(&query));
         }
         Target {
             authority: self.authority.to_owned(),

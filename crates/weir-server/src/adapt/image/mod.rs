@@ -4,9 +4,11 @@
 mod counts;
 mod hints;
 mod parameters;
+mod query;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{self, HeaderName};
@@ -20,6 +22,7 @@ use weir_image::{Fit, Format, Limits, Quality, Size, Wish};
 use super::adapter::{Adapter, Asked, Chosen, Shape};
 pub(crate) use counts::Pictures;
 use hints::{DPR, SAVE_DATA, SEC_CH_DPR};
+pub(crate) use query::{ImageQuery, Misasked};
 
 /// Types of pictures that are read, and what some call them.
 const TYPES: [&str; 10] = [
@@ -42,10 +45,15 @@ pub(super) struct Image {
     wish: Wish,
     limits: Limits,
     looks_at: Vec<HeaderName>,
+    query: Option<Arc<ImageQuery>>,
 }
 
 impl Image {
-    pub(super) fn new(settings: &config::Image, limits: &config::ImageLimits) -> Image {
+    pub(super) fn new(
+        settings: &config::Image,
+        limits: &config::ImageLimits,
+        query: Option<Arc<ImageQuery>>,
+    ) -> Image {
         let mut looks_at = vec![header::ACCEPT];
         if settings.save_data.is_some() {
             looks_at.push(SAVE_DATA);
@@ -68,7 +76,7 @@ impl Image {
             grey: settings.grey,
             still: settings.still,
         };
-        Image { settings: settings.clone(), wish, limits: limits_of(limits), looks_at }
+        Image { settings: settings.clone(), wish, limits: limits_of(limits), looks_at, query }
     }
 
     /// What a request's fields make of the wish.
@@ -82,12 +90,6 @@ impl Image {
             wish.size = hints::scaled(wish.size, hints::ratio(headers, max));
         }
         wish
-    }
-
-    /// Whether the wish may change a picture that stays in its format.
-    fn changes(&self) -> bool {
-        let Size { width, height, .. } = self.wish.size;
-        width.is_some() || height.is_some() || self.wish.grey || self.wish.still
     }
 }
 
@@ -103,8 +105,11 @@ impl Adapter for Image {
     }
 
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
-        let wish = self.wish(asked.headers);
-        if wish.formats.is_empty() && !self.changes() {
+        let mut wish = self.wish(asked.headers);
+        if let Some(parameters) = self.query.as_ref().and_then(|query| query.asked(asked.uri)) {
+            wish = parameters.change(wish);
+        }
+        if wish.formats.is_empty() && !changes(&wish) {
             return Err("not-accepted");
         }
         // Nobody need be asked about what is known already.
@@ -129,6 +134,12 @@ impl Adapter for Image {
     fn wait(&self) -> Duration {
         self.settings.wait
     }
+}
+
+/// Whether a wish may change a picture that stays in its format.
+fn changes(wish: &Wish) -> bool {
+    let Size { width, height, .. } = wish.size;
+    width.is_some() || height.is_some() || wish.grey || wish.still
 }
 
 /// The formats that a client takes, those that it likes best first, and of those that it likes
@@ -223,7 +234,7 @@ mod tests {
             dpr: Some(2),
             ..config::Image::default()
         };
-        let image = Image::new(&settings, &config::ImageLimits::default());
+        let image = Image::new(&settings, &config::ImageLimits::default(), None);
         let check = |fields: &[(&'static str, &'static str)], width: u32, webp: u8| {
             let wish = image.wish(&headers(fields));
             assert_eq!((wish.size.width, wish.quality.webp), (Some(width), webp), "{fields:?}");

@@ -1,4 +1,4 @@
-//! What is asked of one picture, parameter by parameter: on the command line.
+//! What is asked of one picture, parameter by parameter: by a query, or on the command line.
 
 use weir_config::{ImageFit, ImageFormat};
 use weir_image::{Format, Quality, Size, Wish};
@@ -66,6 +66,24 @@ impl Parameters {
             }
         };
         if known { Ok(()) } else { Err(format!("{name} stands twice")) }
+    }
+
+    /// Whether width and format are among those that anybody may ask for.
+    ///
+    /// # Errors
+    /// Which is not, in words.
+    pub(super) fn check(&self, widths: &[u32], formats: &[ImageFormat]) -> Result<(), String> {
+        if let Some(width) = self.width.filter(|width| !widths.contains(width)) {
+            let known: Vec<String> = widths.iter().map(u32::to_string).collect();
+            let known = known.join(", ");
+            return Err(format!("width cannot be {width}: expected one of {known}"));
+        }
+        if let Some(format) = self.format.filter(|format| !formats.contains(format)) {
+            let known: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+            let (name, known) = (format.name(), known.join(", "));
+            return Err(format!("format cannot be {name}: expected one of {known}"));
+        }
+        Ok(())
     }
 
     /// The wish with what is asked in the place of what it said. A format that is asked for is made
