@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::documents::document;
 use crate::load::{Ask, Catalogue, Expect};
+use crate::photographs::SMALL_SIZE;
 
 /// Popular pages.
 pub const POPULAR: u64 = 1_000;
@@ -75,6 +76,12 @@ pub fn page_target(size: usize, kind: char, number: u64) -> String {
 #[must_use]
 pub fn text_target(size: usize, number: u64) -> String {
     format!("/text/{size}/{number}.txt")
+}
+
+/// Path of a small picture.
+#[must_use]
+pub fn picture_target(number: u64) -> String {
+    format!("/image/{SMALL_SIZE}/{number}.jpg")
 }
 
 /// All pages by their sizes, and how popular they are.
@@ -205,6 +212,19 @@ impl Catalogue for Texts {
     fn ask(&self, number: u64) -> Ask {
         let target = text_target(self.size, number);
         Ask { target, fields: self.fields, expect: Expect::Any }
+    }
+}
+
+/// Small pictures, each of them once.
+#[derive(Clone, Debug)]
+pub struct Small {
+    /// What else is in requests for them.
+    pub fields: &'static str,
+}
+
+impl Catalogue for Small {
+    fn ask(&self, number: u64) -> Ask {
+        Ask { target: picture_target(number), fields: self.fields, expect: Expect::Any }
     }
 }
 

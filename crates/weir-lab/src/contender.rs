@@ -36,6 +36,8 @@ pub enum Role {
     Rules,
     /// Stand in front of the application that thinks, and adapt what it answers.
     Adapted,
+    /// The same with pictures, and serve those of the folder smaller than they are.
+    Pictures,
 }
 
 /// A server that takes part in experiments.
@@ -106,7 +108,7 @@ pub struct Place {
     pub admin_port: u16,
     /// The small document that [`Role::Plain`] and [`Role::Extended`] answer with.
     pub document: String,
-    /// What [`Role::Guarded`], [`Role::Rules`] and [`Role::Adapted`] do.
+    /// What [`Role::Guarded`], [`Role::Rules`], [`Role::Adapted`] and [`Role::Pictures`] do.
     pub policy: Policy,
 }
 

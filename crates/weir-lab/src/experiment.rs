@@ -4,6 +4,7 @@ mod adapted;
 mod extended;
 mod grid;
 mod guarded;
+mod images;
 mod list;
 mod memory;
 mod p1;
@@ -140,6 +141,7 @@ impl Experiment {
             samples: Vec::new(),
             memory: Vec::new(),
             timings: Vec::new(),
+            peaks: Vec::new(),
             groups: Vec::new(),
             axis: None,
             capacity_per_s: None,

@@ -21,6 +21,7 @@ pub mod machine;
 pub mod modules;
 pub mod network;
 pub mod origin;
+pub mod photographs;
 pub mod pictures;
 pub mod process;
 pub mod procfs;

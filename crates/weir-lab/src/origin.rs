@@ -1,8 +1,8 @@
 //! The application of the A experiments: pages of any size, which it thinks about for a while, and
-//! texts that it has at once. All of them may be stored. Thinking is waited for and not computed,
-//! since the generator has the same core.
+//! texts and pictures that it has at once. All of them may be stored. Thinking is waited for and
+//! not computed, since the generator has the same core.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -13,6 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::background::page;
 use crate::error::{Doing, Result};
+use crate::photographs::{numbered, small};
 use crate::texts::Writer;
 
 /// A request head longer than this ends the connection.
@@ -68,15 +69,23 @@ struct Origin {
     /// By size, as are the pages; made when first asked for. Few sizes are.
     writers: RefCell<HashMap<usize, Writer>>,
     pages: RefCell<HashMap<usize, Rc<[u8]>>>,
+    /// The picture that all are, but for a number; `None` if it cannot be made.
+    small: OnceCell<Option<Vec<u8>>>,
 }
 
 impl Origin {
     fn new(think: Duration) -> Origin {
-        Origin { think, writers: RefCell::default(), pages: RefCell::default() }
+        Origin {
+            think,
+            writers: RefCell::default(),
+            pages: RefCell::default(),
+            small: OnceCell::new(),
+        }
     }
 
     /// How long to think, and the response.
     fn answer(&self, head: &[u8]) -> (Duration, Rc<[u8]>) {
+        let nothing = || (Duration::ZERO, response("404 Not Found", "text/plain", b"").into());
         match target(head) {
             Some(Wanted::Page(size)) => (self.think, self.page(size)),
             Some(Wanted::Text(size, number)) => {
@@ -84,7 +93,14 @@ impl Origin {
                 let text = writers.entry(size).or_insert_with(|| Writer::new(size)).text(number);
                 (Duration::ZERO, response("200 OK", "text/plain", &text).into())
             }
-            None => (Duration::ZERO, response("404 Not Found", "text/plain", b"").into()),
+            Some(Wanted::Picture(number)) => {
+                let Some(small) = self.small.get_or_init(|| small().ok()) else {
+                    return nothing();
+                };
+                let picture = numbered(small, number);
+                (Duration::ZERO, response("200 OK", "image/jpeg", &picture).into())
+            }
+            None => nothing(),
         }
     }
 
@@ -99,6 +115,7 @@ impl Origin {
 enum Wanted {
     Page(usize),
     Text(usize, u64),
+    Picture(u64),
 }
 
 /// What a request is for.
@@ -113,6 +130,7 @@ fn target(head: &[u8]) -> Option<Wanted> {
     match kind {
         "page" => Some(Wanted::Page(size)),
         "text" => Some(Wanted::Text(size, name.strip_suffix(".txt")?.parse().ok()?)),
+        "image" => Some(Wanted::Picture(name.strip_suffix(".jpg")?.parse().ok()?)),
         _ => None,
     }
 }
@@ -129,7 +147,7 @@ fn response(status: &str, content_type: &str, body: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::background::{Bodies, Each, Pages, text_target};
+    use crate::background::{Bodies, Each, Pages, picture_target, text_target};
     use crate::load::{Catalogue, Expect};
 
     fn ask(origin: &Origin, target: &str) -> (Duration, Vec<u8>) {
@@ -157,6 +175,8 @@ mod tests {
         let (think, text) = ask(&origin, &text_target(8_192, 4_711));
         assert!(think.is_zero() && text.starts_with(b"Text 000000004711.\n"));
         assert_eq!(text.len(), 8_192);
+        let picture = ask(&origin, &picture_target(7));
+        assert_eq!(picture, (Duration::ZERO, numbered(&small().unwrap(), 7)));
         for target in
             ["/", "/page/x/a", "/page/1/a", "/page/99999999/a", "/text/600/x.txt", "/text"]
         {

@@ -33,6 +33,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two looks at it.
 const POLL: Duration = Duration::from_millis(20);
+/// How long a program may take that does one thing, and how often it is looked at.
+const END_TIMEOUT: Duration = Duration::from_secs(600);
+const LOOK: Duration = Duration::from_millis(1);
 /// Where contenders listen; Linux gives outgoing connections ports from 32768 up.
 const PORTS: Range<u16> = 12_000..32_000;
 /// Bytes of its output shown when it fails.
@@ -210,6 +213,46 @@ impl Running {
     pub fn has_ended(&mut self) -> bool {
         self.program.has_ended()
     }
+}
+
+/// A program that has done its work.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// By the clock.
+    pub elapsed: Duration,
+    /// Processor time, to a hundredth of a second.
+    pub cpu: Duration,
+    /// The most memory that was seen, looked at every millisecond.
+    pub peak_bytes: u64,
+}
+
+/// Runs a program on the server core until it ends.
+///
+/// # Errors
+/// When it cannot be started, fails, or takes longer than ten minutes; with the end of its output.
+pub fn run_to_end(path: &Path, arguments: &[String], log: &Path, cores: Cores) -> Result<Ended> {
+    let began = Instant::now();
+    let mut program = Program::start(path, arguments, log, cores.server, cores)?;
+    let mut ended = Ended { elapsed: Duration::ZERO, cpu: Duration::ZERO, peak_bytes: 0 };
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", program.pid())).unwrap_or_default();
+        let Some((cpu, is_over)) = procfs::used(&stat) else { break };
+        ended = Ended {
+            elapsed: began.elapsed(),
+            cpu,
+            peak_bytes: ended.peak_bytes.max(procfs::peak_bytes(program.pid())),
+        };
+        if is_over || ended.elapsed > END_TIMEOUT {
+            break;
+        }
+        sleep(LOOK);
+    }
+    let reason = match program.child.try_wait() {
+        Ok(Some(status)) if status.success() => return Ok(ended),
+        Ok(Some(status)) => format!("it ended with {status}"),
+        _ => format!("it runs after {END_TIMEOUT:?}"),
+    };
+    Err(Error::Start { contender: "a program", reason, output: tail(log) })
 }
 
 /// A child process; ended when dropped.

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -186,6 +187,25 @@ fn mapped_memory(pids: &[Pid]) -> Memory {
         })
 }
 
+/// The most memory that a process has had resident, shared memory included; 0 if it is gone.
+#[must_use]
+pub fn peak_bytes(pid: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    kilobytes(&status, "VmHWM:").unwrap_or(0) * 1024
+}
+
+/// Processor time that a process has used, from `/proc/PID/stat`, and whether it has ended without
+/// having been waited for yet: its threads' time is in it, whether they have ended or not.
+#[must_use]
+pub fn used(stat: &str) -> Option<(Duration, bool)> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let (user, system) = (ticks(11)?, ticks(12)?);
+    let time = Duration::from_secs_f64((user + system) as f64 / TICKS_PER_SECOND as f64);
+    Some((time, *fields.first()? == "Z"))
+}
+
 /// Pages of the buffers of all TCP sockets, from `/proc/net/sockstat`.
 #[must_use]
 pub fn tcp_pages(sockstat: &str) -> Option<u64> {
@@ -216,6 +236,15 @@ mod tests {
         check("17 (a) b (c) R 2 17", Some(2));
         check("17 nginx S 16", None);
         check("", None);
+    }
+
+    #[test]
+    fn processor_time_is_known_until_somebody_waits() {
+        let stat = "17 (a (b) Z 16 17 17 0 -1 4 1 0 0 0 250 50 0 0 20 0 1 0";
+        assert_eq!(used(stat), Some((Duration::from_secs(3), true)));
+        assert_eq!(used("17 (a) S 16 17"), None);
+        assert!(peak_bytes(std::process::id()) > 0);
+        assert_eq!(peak_bytes(u32::MAX), 0);
     }
 
     #[test]

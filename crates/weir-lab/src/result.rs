@@ -42,6 +42,9 @@ pub struct Record {
     /// Rounds of single things that were timed by themselves.
     #[serde(default)]
     pub timings: Vec<Timing>,
+    /// Rounds of the memory that something took at most.
+    #[serde(default)]
+    pub peaks: Vec<Peak>,
     /// Rounds of groups of clients under overload.
     #[serde(default)]
     pub groups: Vec<GroupSample>,
@@ -170,6 +173,19 @@ pub struct Timing {
     pub round: usize,
     /// Median of the round.
     pub ns: f64,
+}
+
+/// Memory of whoever did something, at most, in one round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Peak {
+    /// Whose it is.
+    pub contender: String,
+    /// What was done.
+    pub case: String,
+    /// Number of the round, from 0.
+    pub round: usize,
+    /// Resident, shared memory included.
+    pub bytes: u64,
 }
 
 /// Memory of one contender, before and while connections are held.

@@ -33,6 +33,7 @@ pub static ALL: [Contender; 10] = [
             (Role::Guarded, config!("weir-guarded.kdl")),
             (Role::Rules, config!("weir-rules.kdl")),
             (Role::Adapted, config!("weir-adapted.kdl")),
+            (Role::Pictures, config!("weir-pictures.kdl")),
         ],
         serves_files: true,
     },

@@ -1,12 +1,12 @@
 //! The A experiments: a background load at a fixed rate, of which 58 % are hits, and beside it a
-//! client who asks for texts that are to be adapted. Helpers have the server's core: what they may
-//! use is what the background leaves of it.
+//! client who asks for texts or pictures that are to be adapted. Helpers have the server's core:
+//! what they may use is what the background leaves of it.
 //!
-//! The texts are stored before, so that they are adapted and not fetched while somebody measures;
-//! each of them is asked for once. Every measurement has a server of its own.
+//! What is to be adapted is stored before, so that it is adapted and not fetched while somebody
+//! measures; each of it is asked for once. Every measurement has a server of its own.
 
-pub(super) mod compressor;
 pub(super) mod cost;
+pub(super) mod demand;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::reading::{Reading, sample};
 use super::storing::fetch;
 use super::{Experiment, LineUp, Options, start_with};
-use crate::background::{Bodies, Each, Fresh, POPULAR, Pages, Popular, TEXT_SIZE, Texts};
+use crate::background::{Bodies, Each, Fresh, POPULAR, Pages, Popular, Small, TEXT_SIZE, Texts};
 use crate::contender::adaptation::{Adaptation, PageRoute};
 use crate::contender::policy::Policy;
 use crate::contender::{Contender, Role};
@@ -39,19 +39,45 @@ const SETTLING: Duration = Duration::from_millis(700);
 /// Nobody gives up before the experiment does.
 const PATIENCE: Patience =
     Patience { wait: Duration::from_secs(30), pause: Duration::from_millis(200) };
-/// Texts adapted per second that are provided for until it is known how many there are.
-const ADAPTED_MAX_PER_S: f64 = 10_000.0;
 /// Of the requests that should be hits, those that must be.
 const HITS_MIN: f64 = 0.98;
 
-/// Heads of hits, of adapted texts and of pages that were rewritten have these.
+/// Heads of hits and of pages that were rewritten have these.
 const IS_HIT: &str = "weir; hit";
-const IS_CODED: &str = "content-encoding: gzip";
 const IS_REWRITTEN: &str = "weir-adapt: html";
+
+/// What is to be adapted.
+#[derive(Debug)]
+struct Kind {
+    /// What Weir is set up to do.
+    role: Role,
+    /// Each of them, as it is to be stored or as it is to be adapted.
+    catalogue: fn(is_adapted: bool) -> Arc<dyn Catalogue>,
+    /// Heads of what was adapted have this.
+    mark: &'static str,
+}
+
+/// Texts that are to be compressed.
+static TEXTS: Kind = Kind {
+    role: Role::Adapted,
+    catalogue: |is_adapted| {
+        let fields = if is_adapted { "Accept-Encoding: gzip\r\n" } else { "" };
+        Arc::new(Texts { size: TEXT_SIZE, fields })
+    },
+    mark: "content-encoding: gzip",
+};
+
+/// Pictures that are to be made smaller. Who takes none of their formats gets what is stored.
+static PICTURES: Kind = Kind {
+    role: Role::Pictures,
+    catalogue: |_| Arc::new(Small { fields: "" }),
+    mark: "weir-adapt: jpeg",
+};
 
 /// Who takes part.
 struct Rig<'a> {
     options: &'a Options,
+    kind: &'static Kind,
     contender: &'static Contender,
     pages: Arc<Pages>,
     // Dropped last.
@@ -77,7 +103,7 @@ struct Background {
     hits: f64,
 }
 
-/// Of texts that are to be adapted.
+/// Of what is to be adapted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Demand {
     None,
@@ -96,8 +122,8 @@ impl Demand {
         }
     }
 
-    /// Texts that are asked for within `time`, at most.
-    fn texts(self, time: Duration) -> u64 {
+    /// How many are asked for within `time`, at most.
+    fn count(self, time: Duration) -> u64 {
         let per_s = match self {
             Demand::None => return 0,
             Demand::Rate(rate) | Demand::Endless(rate) => rate,
@@ -108,14 +134,18 @@ impl Demand {
 }
 
 impl<'a> Rig<'a> {
-    fn prepare(experiment: &Experiment, options: &'a Options) -> Result<(Rig<'a>, Record)> {
-        let LineUp { contenders, skipped } = experiment.line_up(Role::Adapted, options)?;
+    fn prepare(
+        experiment: &Experiment,
+        options: &'a Options,
+        kind: &'static Kind,
+    ) -> Result<(Rig<'a>, Record)> {
+        let LineUp { contenders, skipped } = experiment.line_up(kind.role, options)?;
         let [contender] = contenders[..] else {
             return Err(Error::Usage(format!("{} has one contender", experiment.id)));
         };
         let site = Site::prepare_origin(THINK, options.cores)?;
         let record = experiment.record(options, 0, skipped);
-        Ok((Rig { options, contender, pages: Pages::make(), site }, record))
+        Ok((Rig { options, kind, contender, pages: Pages::make(), site }, record))
     }
 
     fn background(&self) -> Background {
@@ -139,7 +169,7 @@ impl<'a> Rig<'a> {
         record: &mut Record,
     ) -> Result<Vec<GroupSample>> {
         let policy = Policy { adaptation: trial.adaptation.clone(), ..Policy::default() };
-        let (role, page) = (Role::Adapted, "/page/600/start.html");
+        let (role, page) = (self.kind.role, "/page/600/start.html");
         let options = self.options;
         let running = start_with(self.contender, role, &policy, &self.site, page, options, record)?;
         let running = running.ok_or_else(|| Error::Usage("Weir is left out".to_owned()))?;
@@ -196,13 +226,13 @@ impl<'a> Rig<'a> {
             }
         }
         if let Some(arrivals) = trial.demand.arrivals() {
-            let texts = Arc::new(Texts { size: TEXT_SIZE, fields: "Accept-Encoding: gzip\r\n" });
-            groups.push(group(ADAPTED, texts, IS_CODED, arrivals));
+            let wanted = (self.kind.catalogue)(true);
+            groups.push(group(ADAPTED, wanted, self.kind.mark, arrivals));
         }
         groups
     }
 
-    /// Has the popular pages stored, and what is made of them, and the texts.
+    /// Has the popular pages stored, and what is made of them, and what is to be adapted.
     fn store(&self, trial: &Trial, running: &Running) -> Result<()> {
         let server = running.address;
         if trial.background.is_some() {
@@ -214,8 +244,8 @@ impl<'a> Rig<'a> {
             }
         }
         let time = self.options.warm_up + SETTLING + self.options.window;
-        let texts = Texts { size: TEXT_SIZE, fields: "" };
-        fetch(server, &texts, trial.demand.texts(time), None)
+        let wanted = (self.kind.catalogue)(false);
+        fetch(server, &*wanted, trial.demand.count(time), None)
     }
 
     fn report(&self, sample: &GroupSample) {
@@ -274,11 +304,11 @@ mod tests {
     use crate::goal::tests::group_sample;
 
     #[test]
-    fn texts_are_provided_for_the_whole_time() {
+    fn there_is_enough_for_the_whole_time() {
         let time = Duration::from_secs(2);
-        assert_eq!(Demand::None.texts(time), 0);
-        assert!(Demand::Rate(100.0).texts(time) > 200);
-        assert!(Demand::Endless(10_000.0).texts(time) > 20_000);
+        assert_eq!(Demand::None.count(time), 0);
+        assert!(Demand::Rate(100.0).count(time) > 200);
+        assert!(Demand::Endless(10_000.0).count(time) > 20_000);
     }
 
     #[test]

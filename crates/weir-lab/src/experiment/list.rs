@@ -1,9 +1,9 @@
 //! The table of experiments.
 
-use super::{Experiment, adapted, guarded, memory, p1, p2, p3, p4, s1, s3, throughput};
+use super::{Experiment, adapted, guarded, images, memory, p1, p2, p3, p4, s1, s3, throughput};
 
 /// All experiments, in the order of the document that asks for them.
-pub static ALL: [Experiment; 24] = [
+pub static ALL: [Experiment; 26] = [
     Experiment {
         id: "s1",
         title: "40 clients, one document of 500 B to 200 KB, a connection per request",
@@ -71,10 +71,22 @@ pub static ALL: [Experiment; 24] = [
         run: adapted::cost::a2,
     },
     Experiment {
+        id: "a3",
+        title: "pictures of 8 KB that are to be made smaller, beside a background load",
+        contenders: &["weir"],
+        run: adapted::demand::a3,
+    },
+    Experiment {
         id: "a4",
         title: "texts of 8 KB that are to be compressed, beside a background load",
         contenders: &["weir"],
-        run: adapted::compressor::a4,
+        run: adapted::demand::a4,
+    },
+    Experiment {
+        id: "images",
+        title: "photographs of twelve megapixels, made 512 pixels wide",
+        contenders: &["weir"],
+        run: images::run,
     },
     Experiment {
         id: "compression",

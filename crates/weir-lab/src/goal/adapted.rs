@@ -49,8 +49,8 @@ pub(super) fn endless_demand() -> Vec<Goal> {
     goals
 }
 
-/// What A3 and A4 have in common.
-fn hits_unhurt() -> Vec<Goal> {
+/// The goals of A3, and of A4 too.
+pub(super) fn hits_unhurt() -> Vec<Goal> {
     let mut goals = Vec::new();
     // Beside as many requests for originals, only what is adapted makes the difference.
     for against in [Against::First, Against::Other(("weir", "none"))] {

@@ -40,6 +40,7 @@ pub fn goals(id: &str) -> Vec<Goal> {
         }],
         "a1" => adapted::interface(),
         "a2" => adapted::lists(),
+        "a3" => adapted::hits_unhurt(),
         "a4" => adapted::endless_demand(),
         "g1" => preferred(&["kernel", "kernel+class"]),
         "g2" => vec![exact_limit("flood", "others")],

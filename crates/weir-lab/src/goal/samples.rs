@@ -18,6 +18,7 @@ pub(crate) fn record(id: &str) -> Record {
         samples: Vec::new(),
         memory: Vec::new(),
         timings: Vec::new(),
+        peaks: Vec::new(),
         groups: Vec::new(),
         axis: None,
         capacity_per_s: None,

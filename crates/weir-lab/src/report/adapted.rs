@@ -39,6 +39,28 @@ pub(super) fn tables(record: &Record, text: &mut String) {
     }
 }
 
+/// The memory that things took at most.
+pub(super) fn peaks(record: &Record, text: &mut String) {
+    let mut cases: Vec<&str> = Vec::new();
+    for peak in &record.peaks {
+        if !cases.contains(&peak.case.as_str()) {
+            cases.push(&peak.case);
+        }
+    }
+    let rows = cases.into_iter().map(|case| {
+        let peaks = record.peaks.iter().filter(|peak| peak.case == case);
+        let megabytes: Vec<f64> = peaks.map(|peak| peak.bytes as f64 / 1e6).collect();
+        let greatest = megabytes.iter().copied().fold(0.0, f64::max);
+        let show = |value| format!("{value:.1}");
+        vec![case.to_owned(), cell(median(&megabytes), show), show(greatest)]
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        line(text, "Memory of the process that does it at most, MB:\n");
+        table(text, "what", &["median", "greatest"].map(str::to_owned), rows);
+    }
+}
+
 /// Latency of the background, and what was adapted.
 pub(super) fn figures(record: &Record) -> Vec<(String, String)> {
     type Metric = fn(&GroupSample) -> f64;
@@ -64,6 +86,21 @@ pub(super) fn figures(record: &Record) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::goal::tests::{group_sample, record};
+    use crate::result::Peak;
+
+    #[test]
+    fn peaks_have_a_row_for_each_case() {
+        let mut record = record("images");
+        for (case, round, bytes) in
+            [("weir, jpeg", 0, 20_000_000), ("vips, jpeg", 0, 30_000_000), ("weir, jpeg", 1, 0)]
+        {
+            let (contender, case) = ("weir".to_owned(), case.to_owned());
+            record.peaks.push(Peak { contender, case, round, bytes });
+        }
+        let mut text = String::new();
+        peaks(&record, &mut text);
+        assert!(text.contains("| weir, jpeg | 10.0 | 20.0 |\n| vips, jpeg | 30.0 |"), "{text}");
+    }
 
     #[test]
     fn what_was_adapted_is_shown_beside_what_could_be() {

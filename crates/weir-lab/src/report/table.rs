@@ -38,6 +38,7 @@ pub fn markdown(record: &Record) -> String {
         groups::tables(record, &mut text);
         adapted::tables(record, &mut text);
     }
+    adapted::peaks(record, &mut text);
     if !record.memory.is_empty() {
         memory_table(record, &mut text);
     }

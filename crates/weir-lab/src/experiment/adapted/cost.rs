@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use super::{Background, Demand, HITS, Rig, Trial};
+use super::{Background, Demand, HITS, Rig, TEXTS, Trial};
 use crate::contender::adaptation::{Adaptation, Helpers, PageRoute};
 use crate::error::{Doing, Result};
 use crate::experiment::reading::axis;
@@ -24,7 +24,7 @@ const QUICK: [f64; 2] = [500.0, 2_000.0];
 
 /// A1.
 pub(in crate::experiment) fn a1(experiment: &Experiment, options: &Options) -> Result<Record> {
-    let (rig, record) = Rig::prepare(experiment, options)?;
+    let (rig, record) = Rig::prepare(experiment, options, &TEXTS)?;
     let plugin = rig.site.plugins().join("own.wasm");
     let cases = [
         ("off", Helpers::Off, PageRoute::Plain),
@@ -38,7 +38,7 @@ pub(in crate::experiment) fn a1(experiment: &Experiment, options: &Options) -> R
 
 /// A2.
 pub(in crate::experiment) fn a2(experiment: &Experiment, options: &Options) -> Result<Record> {
-    let (rig, record) = Rig::prepare(experiment, options)?;
+    let (rig, record) = Rig::prepare(experiment, options, &TEXTS)?;
     let list = rig.site.root().join("list.txt");
     fs::write(&list, synthetic::large()).doing(|| format!("writing {}", list.display()))?;
     let ads = |hides| PageRoute::Ads { list: list.clone(), hides };

@@ -1,18 +1,27 @@
-//! A4: texts of 8 KB that are to be compressed: none, at the original's rates, at what is the same
-//! share of today's capacity, and without end; by a helper at lowest and at normal priority, and by
-//! none.
+//! A3 and A4: pictures and texts of 8 KB that are to be adapted: none, at the original's rates, at
+//! what is the same share of today's capacity, and without end; by a helper at lowest and at normal
+//! priority, and by none.
 
-use super::{ADAPTED_MAX_PER_S, Demand, Rig, Trial};
+use super::{Demand, Kind, PICTURES, Rig, TEXTS, Trial};
 use crate::contender::adaptation::{Adaptation, Helpers};
 use crate::error::Result;
 use crate::experiment::reading::axis;
 use crate::experiment::{Experiment, Options, in_turn};
 use crate::result::{ADAPTED, ENDLESS, GroupSample, Record};
 
-/// The original's rates, per second …
-const RATES: [f64; 2] = [75.0, 95.0];
-/// … of so many that its machine could do.
-const ORIGINAL_PER_S: f64 = 400.0;
+/// What is asked for, and how much.
+struct Wanted {
+    kind: &'static Kind,
+    /// What tables call it.
+    label: &'static str,
+    /// The original's rates, per second …
+    rates: [f64; 2],
+    /// … of so many that its machine could do.
+    original_per_s: f64,
+    /// So many are provided for until it is known how many there are.
+    most_per_s: f64,
+}
+
 /// Beyond what was done once, this many times of it is provided for.
 const RESERVE: f64 = 1.5;
 /// Rates of a quick look.
@@ -25,14 +34,37 @@ const NONE: (&str, Helpers) = ("none", Helpers::Off);
 const ALONE: [(&str, Helpers); 2] =
     [("idle, alone", Helpers::Idle), ("normal, alone", Helpers::Normal)];
 
+/// A3.
+pub(in crate::experiment) fn a3(experiment: &Experiment, options: &Options) -> Result<Record> {
+    let wanted = Wanted {
+        kind: &PICTURES,
+        label: "pictures to be made smaller, per second",
+        rates: [25.0, 30.0],
+        original_per_s: 110.0,
+        most_per_s: 3_000.0,
+    };
+    run(experiment, options, &wanted)
+}
+
 /// A4.
 pub(in crate::experiment) fn a4(experiment: &Experiment, options: &Options) -> Result<Record> {
-    let (rig, mut record) = Rig::prepare(experiment, options)?;
-    let first = Trial { background: None, ..trial(&rig, ALONE[0], ENDLESS, ADAPTED_MAX_PER_S) };
+    let wanted = Wanted {
+        kind: &TEXTS,
+        label: "texts to be compressed, per second",
+        rates: [75.0, 95.0],
+        original_per_s: 400.0,
+        most_per_s: 10_000.0,
+    };
+    run(experiment, options, &wanted)
+}
+
+fn run(experiment: &Experiment, options: &Options, wanted: &Wanted) -> Result<Record> {
+    let (rig, mut record) = Rig::prepare(experiment, options, wanted.kind)?;
+    let first = Trial { background: None, ..trial(&rig, ALONE[0], ENDLESS, wanted.most_per_s) };
     let capacity = adapted_per_s(&rig.measure(&first, 0, &mut record)?);
-    (options.progress)(&format!("capacity: {capacity:.0} texts per second"));
+    (options.progress)(&format!("capacity: {capacity:.0} per second"));
     let endless = capacity.max(1.0) * RESERVE;
-    let demands = demands(options, capacity);
+    let demands = demands(wanted, options, capacity);
     for round in 0..options.rounds {
         for (demand, _) in &demands {
             for case in in_turn(&[IDLE, NORMAL, NONE], round) {
@@ -51,7 +83,7 @@ pub(in crate::experiment) fn a4(experiment: &Experiment, options: &Options) -> R
         }
     }
     let ticks = demands.into_iter().chain([(ENDLESS, "endless".to_owned())]);
-    record.axis = Some(axis("texts to be compressed, per second", ticks));
+    record.axis = Some(axis(wanted.label, ticks));
     Ok(record)
 }
 
@@ -68,17 +100,18 @@ fn trial(rig: &Rig, (case, helpers): (&'static str, Helpers), x: f64, endless: f
 }
 
 /// What is asked for per second, and what tables call it.
-fn demands(options: &Options, capacity: f64) -> Vec<(f64, String)> {
+fn demands(wanted: &Wanted, options: &Options, capacity: f64) -> Vec<(f64, String)> {
     let mut demands = vec![(0.0, "none".to_owned())];
     if let Some(rates) = &options.rates {
         demands.extend(rates.iter().map(|rate| (*rate, rate.to_string())));
         return demands;
     }
-    let count = if options.quick { QUICK } else { RATES.len() };
-    demands.extend(RATES[..count].iter().map(|rate| (*rate, rate.to_string())));
-    demands.extend(RATES[..count].iter().map(|rate| {
-        let scaled = (rate / ORIGINAL_PER_S * capacity).round();
-        (scaled, format!("{scaled} ({rate}/{ORIGINAL_PER_S} of capacity)"))
+    let Wanted { rates, original_per_s, .. } = wanted;
+    let count = if options.quick { QUICK } else { rates.len() };
+    demands.extend(rates[..count].iter().map(|rate| (*rate, rate.to_string())));
+    demands.extend(rates[..count].iter().map(|rate| {
+        let scaled = (rate / original_per_s * capacity).round();
+        (scaled, format!("{scaled} ({rate}/{original_per_s} of capacity)"))
     }));
     demands.retain(|(rate, _)| *rate == 0.0 || *rate >= 1.0);
     demands
