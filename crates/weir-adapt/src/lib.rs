@@ -11,6 +11,7 @@ pub mod ads;
 pub mod helper;
 mod job;
 mod pool;
+pub mod stream;
 mod wire;
 
 pub use job::{Job, Limits, Made, Outcome, Piece, Recipe, Step};

@@ -27,12 +27,14 @@ fn format(coding: Coding, level: u32, level_large: u32) -> CompressFormat {
 
 #[test]
 fn every_setting_of_the_block() {
-    let text = "adapt { helpers 3; queue 7; memory \"128MiB\"; time \"2s\"; output \"1MiB\"
+    let text =
+        "adapt { helpers 3; queue 7; streams 5; memory \"128MiB\"; time \"2s\"; output \"1MiB\"
                 priority \"normal\"
                 image source-bytes=\"1MiB\" pixels=9 side=8 frames=7 decoded=\"2MiB\"; }";
     let expected = Adapt {
         helpers: Some(3),
         queue: 7,
+        streams: 5,
         memory: 128 << 20,
         output: 1 << 20,
         time: Duration::from_secs(2),
@@ -55,7 +57,7 @@ fn every_setting_of_the_block() {
 
 #[test]
 fn every_setting_of_compress() {
-    let line = "compress \"gzip:1\" \"br\" min-size=\"2KiB\" wait=\"50ms\" {
+    let line = "compress \"gzip:1\" \"br\" min-size=\"2KiB\" wait=\"50ms\" stream=#false {
                     types \"Text/HTML\" \"*+json\" \"image/*\"
                 }";
     let types = ["text/html", "*+json", "image/*"].map(str::to_owned).to_vec();
@@ -64,6 +66,7 @@ fn every_setting_of_compress() {
         types: MediaTypes(types),
         min_size: 2048,
         wait: Duration::from_millis(50),
+        stream: false,
     };
     assert_eq!(compress(line), Some(expected));
     assert_eq!(compress(""), None);

@@ -27,6 +27,7 @@ impl Build<'_, '_> {
         Some(Adapt {
             helpers,
             queue: lines.value("queue")?,
+            streams: lines.value("streams")?,
             memory,
             output,
             time: lines.value("time")?,
@@ -69,8 +70,12 @@ impl Build<'_, '_> {
     }
 
     fn compress(&mut self, line: &Line, route: &Line) -> Option<Compress> {
-        self.check_stored(line, route, "what is stored is compressed, and nothing else");
+        let stream: bool = line.value("stream")?;
+        if !stream || route.lines.lacks("proxy") {
+            self.check_stored(line, route, "what is stored is compressed, and nothing else");
+        }
         Some(Compress {
+            stream,
             formats: self.formats(line)?,
             types: self.types(line),
             min_size: line.value("min-size")?,

@@ -33,6 +33,20 @@ pub(crate) const ADAPT: &[Key] = &[
     },
     Key {
         arguments: &[slot(
+            "count",
+            Kind::Number { min: 0, max: 100_000 },
+            Default("256"),
+            "Each takes some MB at most while it is there.",
+        )],
+        ..setting(
+            "streams",
+            "How many responses that are not stored may be compressed at a time, as they come. What \
+             finds no place is sent as it is.",
+            "streams 1000",
+        )
+    },
+    Key {
+        arguments: &[slot(
             "size",
             Kind::Size { min: 64 * MIB, max: 64 * GIB },
             Default("1GiB"),
@@ -108,12 +122,18 @@ pub(crate) const ADAPT: &[Key] = &[
                 "How long a request may wait for its variant to be made. After that, or where \
                  there is no hope, it gets the original.",
             ),
+            slot(
+                "stream",
+                Kind::Switch,
+                Default("#true"),
+                "Compress what `proxy` answers and is not stored too, as it comes, at a quick level.",
+            ),
         ],
         children: Some(Block::Compress),
         repeats: false,
         doc: "Send what `files` and `proxy` answer compressed to clients that accept it. What is \
               stored is compressed by a helper, once for all who want the same; until that is done \
-              they get the original.",
+              they get the original. What is not stored is compressed as it comes.",
         example: "compress \"br\" \"zstd:12\" \"gzip\" min-size=\"2KiB\"",
     },
     Key {

@@ -11,6 +11,8 @@ pub struct Adapt {
     pub helpers: Option<usize>,
     /// Jobs that may wait for a helper at a time.
     pub queue: usize,
+    /// Responses that are coded as they come at a time.
+    pub streams: usize,
     /// Memory that a helper may have of its own, in bytes: not what it reads of the cache.
     pub memory: u64,
     /// The largest result, in bytes.
@@ -37,6 +39,7 @@ impl Default for Adapt {
         Adapt {
             helpers: None,
             queue: 256,
+            streams: 256,
             memory: 1 << 30,
             output: 64 << 20,
             time: Duration::from_secs(10),
@@ -70,6 +73,8 @@ pub struct Compress {
     pub min_size: u64,
     /// How long a request may wait for its variant, rather than have the original at once.
     pub wait: Duration,
+    /// What is not stored is coded too, as it comes.
+    pub stream: bool,
 }
 
 /// A coding, and how much effort goes into it.
@@ -227,6 +232,7 @@ impl Default for Compress {
             types: MediaTypes::default(),
             min_size: MIN_SIZE,
             wait: Duration::ZERO,
+            stream: true,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::model::{Adapt, AdaptPriority, Compress, CompressFormat, MediaTypes, RouteAdapt};
 
-use super::{Printer, property, quote, size, time};
+use super::{Printer, property, quote, size, switch, time};
 
 impl Printer {
     /// Nothing for a configuration that says nothing of adaptation.
@@ -16,6 +16,7 @@ impl Printer {
                 None => out.line("helpers \"auto\""),
             }
             out.line(format_args!("queue {}", adapt.queue));
+            out.line(format_args!("streams {}", adapt.streams));
             out.line(format_args!("memory {}", size(adapt.memory)));
             out.line(format_args!("time {}", time(adapt.time)));
             out.line(format_args!("output {}", size(adapt.output)));
@@ -56,6 +57,9 @@ impl Printer {
         }
         if compress.wait != default.wait {
             property(&mut line, "wait", time(compress.wait));
+        }
+        if !compress.stream {
+            property(&mut line, "stream", switch(false));
         }
         if compress.types == default.types {
             return self.line(line);

@@ -9,11 +9,12 @@ use super::time;
 
 pub(crate) fn adapt() -> impl Strategy<Value = Adapt> {
     let memory = (64_u64 << 20..=64 << 30, 64_u64 << 10..=64 << 20);
-    let numbers = (option::of(0_usize..=256), 1_usize..=100_000);
+    let numbers = (option::of(0_usize..=256), 1_usize..=100_000, 0_usize..=100_000);
     let adapt = (numbers, memory, time(100, 600_000), any::<bool>(), image_limits()).prop_map(
-        |((helpers, queue), (memory, output), time, idle, image)| Adapt {
+        |((helpers, queue, streams), (memory, output), time, idle, image)| Adapt {
             helpers,
             queue,
+            streams,
             memory,
             output,
             time,
@@ -138,8 +139,9 @@ fn compress() -> impl Strategy<Value = Compress> {
         let formats: Vec<_> = codings.into_iter().map(format).collect();
         formats
     });
-    let rest = (0_u64..=1 << 30, time(0, 60_000));
-    (formats, types(), rest).prop_map(|(formats, types, (min_size, wait))| Compress {
+    let rest = (0_u64..=1 << 30, time(0, 60_000), any::<bool>());
+    (formats, types(), rest).prop_map(|(formats, types, (min_size, wait, stream))| Compress {
+        stream,
         formats,
         types,
         min_size,

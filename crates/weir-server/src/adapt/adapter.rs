@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{HeaderValue, StatusCode, Uri};
 use weir_adapt::Step;
+use weir_adapt::adapters::compress as codec;
 
 /// A kind of adaptation as a route has it.
 pub(crate) trait Adapter: Send + Sync {
@@ -26,6 +27,24 @@ pub(crate) trait Adapter: Send + Sync {
 
     /// How long a request may wait for what it makes.
     fn wait(&self) -> Duration;
+
+    /// Whether it might work on what is not stored, while that comes.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// What it would make, for a request, of a response that it takes and that is not stored, while
+    /// that comes; `None` if it works on what is stored only.
+    ///
+    /// # Errors
+    /// Why it leaves it as it is: a word for the response.
+    fn stream(
+        &self,
+        _asked: &Asked<'_>,
+        _shape: &Shape<'_>,
+    ) -> Option<Result<codec::Compress, &'static str>> {
+        None
+    }
 }
 
 /// A request, as far as adapters ask about it.

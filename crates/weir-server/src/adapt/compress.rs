@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::header::{self, HeaderName};
 use weir_adapt::Step;
 use weir_adapt::adapters::compress as codec;
-use weir_config as config;
+use weir_config::{self as config, CompressFormat, Strength};
 use weir_http::negotiate::{self, Coding as Accepted};
 
 use super::adapter::{Adapter, Asked, Chosen, Shape};
@@ -26,6 +26,13 @@ impl Compress {
         let accepted = accepted.chain([Accepted::Identity]).collect();
         Compress { settings: settings.clone(), accepted }
     }
+
+    /// What a request's client likes best.
+    fn format(&self, asked: &Asked<'_>) -> Option<&CompressFormat> {
+        let best = negotiate::accept_encoding(asked.headers, &self.accepted)?;
+        let at = self.accepted.iter().position(|coding| *coding == best)?;
+        self.settings.formats.get(at)
+    }
 }
 
 impl Adapter for Compress {
@@ -39,12 +46,26 @@ impl Adapter for Compress {
         &[header::ACCEPT_ENCODING]
     }
 
+    fn streams(&self) -> bool {
+        self.settings.stream
+    }
+
+    fn stream(
+        &self,
+        asked: &Asked<'_>,
+        _shape: &Shape<'_>,
+    ) -> Option<Result<codec::Compress, &'static str>> {
+        self.settings.stream.then(|| {
+            let format = self.format(asked).ok_or("not-accepted")?;
+            // A client waits for it: no more effort than that is worth.
+            let (quick, _) = Strength::Quick.levels(format.coding);
+            let level = format.level.min(quick);
+            Ok(codec::Compress { coding: coding(format.coding), level })
+        })
+    }
+
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
-        let best = negotiate::accept_encoding(asked.headers, &self.accepted);
-        let at = best.and_then(|best| self.accepted.iter().position(|coding| *coding == best));
-        let Some(format) = at.and_then(|at| self.settings.formats.get(at)) else {
-            return Err("not-accepted");
-        };
+        let format = self.format(asked).ok_or("not-accepted")?;
         let token = format.coding.token();
         let mut hasher = DefaultHasher::new();
         (token, format.level, format.level_large).hash(&mut hasher);

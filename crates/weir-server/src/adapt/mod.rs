@@ -13,6 +13,8 @@ use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use weir_adapt::adapters::compress::Compress;
+use weir_adapt::stream::{Coder, Coders, StreamStats};
 use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Stats};
 use weir_arena::Arena;
 use weir_cache::{Cache, Key, Object};
@@ -46,6 +48,8 @@ pub(crate) struct Adaptation {
     arena: Arena,
     /// Started when there is something to do, if that can be.
     pool: OnceLock<Option<Pool>>,
+    /// What codes what is not stored.
+    coders: Coders,
     limits: Limits,
     declined: Arc<Mutex<Declined>>,
     /// Of ads and pages.
@@ -79,6 +83,7 @@ impl Adaptation {
             settings: pool_settings(settings),
             arena: arena.clone(),
             pool: OnceLock::new(),
+            coders: Coders::new(cores(), settings.streams),
             limits: Limits { output_bytes: settings.output, time: settings.time },
             declined: Arc::default(),
             counts: Arc::clone(counts),
@@ -149,14 +154,27 @@ impl Adaptation {
         }
     }
 
+    /// A place for a response that is to be coded while it comes, if there is one.
+    pub(crate) fn stream(&self, compress: &Compress) -> Option<Coder> {
+        self.coders.begin(compress)
+    }
+
+    /// Of what is coded while it comes.
+    pub(crate) fn streams(&self) -> StreamStats {
+        self.coders.stats()
+    }
+
     /// What has become of jobs.
     pub(crate) fn stats(&self) -> Stats {
         self.pool.get().and_then(Option::as_ref).map(Pool::stats).unwrap_or_default()
     }
 }
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 fn pool_settings(settings: &config::Adapt) -> PoolSettings {
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let helpers = settings.helpers.unwrap_or_else(cores);
     let mut arguments: Vec<OsString> = vec!["helper".into()];
     if settings.priority == config::AdaptPriority::Idle {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use weir_adapt::adapters::compress as codec;
 use weir_adapt::{Made, Recipe};
 use weir_cache::{Cache, Head, Key, Object};
 use weir_config as config;
@@ -123,19 +124,48 @@ impl Offers {
         }
     }
 
+    /// What a request is to get of a response that is not stored, while that comes.
+    ///
+    /// # Errors
+    /// Why it is sent as it is.
+    pub(crate) fn stream(
+        &self,
+        asked: &Asked<'_>,
+        shape: &Shape<'_>,
+    ) -> Result<codec::Compress, &'static str> {
+        let mut streams = self.taking(shape).filter_map(|adapter| adapter.stream(asked, shape));
+        streams.next().unwrap_or(Err("not-stored"))
+    }
+
+    /// Whether what is not stored may be coded while it comes.
+    pub(crate) fn streams(&self) -> bool {
+        self.0.iter().any(|adapter| adapter.streams())
+    }
+
+    /// Says in a response's fields what decides about those that are coded while they come.
+    pub(crate) fn vary_of_streams(&self, headers: &mut HeaderMap) {
+        let adapters = self.0.iter().filter(|adapter| adapter.streams());
+        say(adapters.flat_map(|adapter| adapter.looks_at()), headers);
+    }
+
     /// Says in a response's fields, which are `headers`, that another request might get another
     /// one.
     pub(crate) fn vary(&self, shape: &Shape<'_>, headers: &mut HeaderMap) {
-        let mut said = match vary::of(headers) {
-            Vary::Anything => return,
-            Vary::Nothing => Vec::new(),
-            Vary::Fields(fields) => fields,
-        };
-        for name in self.taking(shape).flat_map(Adapter::looks_at) {
-            if !said.contains(name) {
-                headers.append(header::VARY, written(name));
-                said.push(name.clone());
-            }
+        say(self.taking(shape).flat_map(Adapter::looks_at), headers);
+    }
+}
+
+/// Adds names to those in Vary, each once.
+fn say<'a>(names: impl Iterator<Item = &'a HeaderName>, headers: &mut HeaderMap) {
+    let mut said = match vary::of(headers) {
+        Vary::Anything => return,
+        Vary::Nothing => Vec::new(),
+        Vary::Fields(fields) => fields,
+    };
+    for name in names {
+        if !said.contains(name) {
+            headers.append(header::VARY, written(name));
+            said.push(name.clone());
         }
     }
 }

@@ -3,6 +3,8 @@
 use super::render::Page;
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_adapt::stream::StreamStats;
+
 use crate::adapt::{Counts, Pictures};
 use crate::shared::Shared;
 
@@ -46,11 +48,35 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
     for (name, kind, help, value) in single {
         page.single(name, kind, help, value);
     }
+    streams(page, &shared.adaptation.streams());
     pages(page, &shared.metrics.pages);
     pictures(page, &shared.metrics.pictures);
     let name = "weir_adapt_busy_seconds_total";
     page.family(name, "counter", "Time that helpers were at work.");
     page.sample(name, &[], stats.busy_us as f64 / 1e6);
+}
+
+fn streams(page: &mut Page, stats: &StreamStats) {
+    let single = [
+        (
+            "weir_streams",
+            "gauge",
+            "Responses that are compressed while they come.",
+            stats.open as u64,
+        ),
+        ("weir_streams_total", "counter", "Responses compressed while they came.", stats.begun),
+        (
+            "weir_streams_refused_total",
+            "counter",
+            "Responses sent as they were, since there were too many streams.",
+            stats.refused,
+        ),
+        ("weir_streams_input_bytes_total", "counter", "Bytes that went in.", stats.bytes_in),
+        ("weir_streams_output_bytes_total", "counter", "Bytes that came out.", stats.bytes_out),
+    ];
+    for (name, kind, help, value) in single {
+        page.single(name, kind, help, value);
+    }
 }
 
 fn pages(page: &mut Page, counts: &Counts) {

@@ -6,14 +6,22 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
 use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
 use tokio::time::timeout;
+use weir_adapt::adapters::compress::Compress;
+use weir_adapt::stream::Coder;
 use weir_cache::{KeyRef, Object};
+use weir_origin::upstream::ResponseBody;
 
+use super::coded::Coded;
 use super::look_up;
+use super::whole::Whole;
 use crate::adapt::{Asked, Offers, Plan, Shape, Variant, Wanted};
 use crate::connection::Connection;
 use crate::live::Route;
+use crate::record::Record;
 use crate::shared::coarse_unix_ms;
 
 /// Says what was done to a response, or why nothing was.
@@ -184,12 +192,132 @@ pub(super) async fn wait(
     Fitted { original, fit }
 }
 
-/// Says of a response that is not stored yet, or not here, that it may be another one next time.
-pub(super) fn note(route: &Route, status: StatusCode, headers: &mut HeaderMap, len: Option<u64>) {
-    let Some(offers) = route.offers.as_deref() else { return };
-    if offers.concern(status, headers, len) {
-        let sent = headers.clone();
-        offers.vary(&Shape::new(status, &sent, len), headers);
-        headers.insert(WEIR_ADAPT, not("not-stored"));
+/// What is sent of a response that is not stored yet, or not here: coded while it comes, or as it
+/// is, with a word that it may be another one next time. `is_head` if the client asked with HEAD.
+pub(super) fn unstored(
+    record: &Record,
+    route: &Route,
+    request: &Parts,
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    whole: Whole,
+) -> Whole {
+    let Some(offers) = route.offers.as_deref() else { return whole };
+    if status == StatusCode::NOT_MODIFIED {
+        confirm(offers, request, headers);
+        return whole;
     }
+    // The content of an answer to HEAD is as long as it says.
+    let len = if record.is_head() { declared(headers) } else { whole.len() };
+    if !offers.concern(status, headers, len) {
+        return whole;
+    }
+    let sent = headers.clone();
+    let shape = Shape::new(status, &sent, len);
+    offers.vary(&shape, headers);
+    let body = match whole {
+        Whole::Upstream(body) => body,
+        whole => {
+            headers.insert(WEIR_ADAPT, not("not-stored"));
+            return whole;
+        }
+    };
+    let asked = Asked { headers: &request.headers, uri: &request.uri };
+    let coder = begin(record.connection(), route, offers, &asked, &shape);
+    match coder {
+        Err(why) => {
+            headers.insert(WEIR_ADAPT, not(why));
+            Whole::Upstream(body)
+        }
+        Ok((compress, coder)) => {
+            describe(&compress, headers);
+            Whole::Upstream(match record.is_head() {
+                true => body,
+                false => Box::new(ResponseBody::made(Coded::new(body, coder).boxed_unsync())),
+            })
+        }
+    }
+}
+
+/// A place among those that are coded while they come.
+fn begin(
+    connection: &Connection,
+    route: &Route,
+    offers: &Offers,
+    asked: &Asked<'_>,
+    shape: &Shape<'_>,
+) -> Result<(Compress, Coder), &'static str> {
+    let compress = offers.stream(asked, shape)?;
+    if !route.chain.load().is_empty() {
+        // They are to see it as it is.
+        return Err("plugins");
+    }
+    let shared = &connection.worker.shared;
+    if shared.guard.load(connection.worker.index).is_overloaded() {
+        return Err("busy");
+    }
+    let coder = shared.adaptation.stream(&compress).ok_or("busy")?;
+    Ok((compress, coder))
+}
+
+/// The fields of what is coded while it comes. Its tag is a weak one: another time the same content
+/// may be coded otherwise (RFC 9110 §8.8.3.3).
+fn describe(compress: &Compress, headers: &mut HeaderMap) {
+    for name in OF_CONTENT.iter().chain([&header::ACCEPT_RANGES]) {
+        headers.remove(name);
+    }
+    let token = compress.coding.token();
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(token));
+    let detail = format!("{token};q={};stream", compress.level);
+    headers.extend(HeaderValue::try_from(detail).ok().map(|detail| (WEIR_ADAPT, detail)));
+    if let Some(weak) = headers.get(header::ETAG).and_then(weakened) {
+        headers.insert(header::ETAG, weak);
+    }
+}
+
+/// An origin has confirmed what a client has: where that has the tag of what was coded while it
+/// came, it is that one's.
+fn confirm(offers: &Offers, request: &Parts, headers: &mut HeaderMap) {
+    let Some(weak) = headers.get(header::ETAG).and_then(weakened) else { return };
+    let mut known = request.headers.get_all(header::IF_NONE_MATCH).into_iter();
+    let is_known =
+        |line: &HeaderValue| line.as_bytes().windows(weak.len()).any(|tag| tag == weak.as_bytes());
+    if offers.streams() && known.any(is_known) {
+        headers.insert(header::ETAG, weak);
+        offers.vary_of_streams(headers);
+    }
+}
+
+/// A request's conditions as its origin knows them: what was coded while it came has a weak tag,
+/// and many origins compare letter by letter. Compared as they should be, the strong one is the
+/// same (RFC 9110 §13.1.2).
+pub(super) fn ask_for_originals(route: &Route, headers: &mut HeaderMap) {
+    if !route.offers.as_deref().is_some_and(Offers::streams) {
+        return;
+    }
+    let lines = headers.get_all(header::IF_NONE_MATCH).into_iter();
+    let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
+    let mut all = lines.join(", ");
+    let strong: String = all
+        .split("W/\"")
+        .skip(1)
+        .filter_map(|weak| weak.split_once('"'))
+        .map(|(tag, _)| format!(", \"{tag}\""))
+        .collect();
+    all.push_str(&strong);
+    if let Ok(value) = HeaderValue::try_from(all)
+        && !strong.is_empty()
+    {
+        headers.insert(header::IF_NONE_MATCH, value);
+    }
+}
+
+/// A strong tag's weak form.
+fn weakened(tag: &HeaderValue) -> Option<HeaderValue> {
+    let tag = tag.as_bytes();
+    tag.starts_with(b"\"").then(|| HeaderValue::from_bytes(&[b"W/", tag].concat()).ok())?
+}
+
+fn declared(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -9,6 +9,7 @@ mod adapt;
 mod admit;
 mod ads;
 mod client_body;
+mod coded;
 mod connect;
 mod content;
 pub(crate) mod fast;

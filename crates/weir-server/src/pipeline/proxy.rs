@@ -17,7 +17,7 @@ use super::plugins::{self, Filled};
 use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, forward, forward_mode, gather, icap, tunnel};
+use super::{Ask, adapt, forward, forward_mode, gather, icap, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
@@ -230,11 +230,13 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
 /// The fields of a request for the origin, as far as those who are to see its answer let them be.
 fn fields_to_send(ask: &mut Ask, mark: Option<Mark>) -> HeaderMap {
     let sees_whole = icap::sees_responses(&ask.route);
+    // Adapters look at what the client takes, when the answer is there.
+    let is_asked_again = sees_whole || ask.route.offers.is_some();
     let mut headers = match (mark, &ask.target.instead) {
         (_, Some(instead)) => instead.head.headers.clone(),
         // The answer may be stored, as one to these, or is shown to a service with them.
         (Some(_), None) => ask.head.headers.clone(),
-        (None, None) if sees_whole => ask.head.headers.clone(),
+        (None, None) if is_asked_again => ask.head.headers.clone(),
         // Nothing after this reads the request's fields.
         (None, None) => std::mem::take(&mut ask.head.headers),
     };
@@ -243,6 +245,7 @@ fn fields_to_send(ask: &mut Ask, mark: Option<Mark>) -> HeaderMap {
     if reads && ask.passage.as_ref().is_some_and(|passage| passage.makes_bodies_at_fill()) {
         forward::remove_conditions(&mut headers);
     }
+    adapt::ask_for_originals(&ask.route, &mut headers);
     if sees_whole {
         // A part of what it must see as a whole cannot be judged.
         headers.remove(header::RANGE);

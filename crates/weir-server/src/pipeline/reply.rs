@@ -125,7 +125,7 @@ pub(super) fn from_source(
     answer: Answer,
 ) -> Response<ReplyBody> {
     let Answer { status, mut headers, whole, cache, cache_status } = answer;
-    adapt::note(route, status, &mut headers, whole.len());
+    let whole = adapt::unstored(&record, route, request, status, &mut headers, whole);
     let selection = select(request, status, &headers, &whole);
     if let Some(value) = cache_status {
         headers.append(CACHE_STATUS, value);

@@ -1,0 +1,14 @@
+//! Content coded while it comes, for responses that are not stored: piece by piece, with what was
+//! coded so far handed on whenever nothing more is there, so that events and slow pages arrive at
+//! once.
+//!
+//! The work is done on threads of its own, of lower priority than those that serve: a worker hands
+//! a piece over and takes its coded form back, so that a hit never waits for it. How many streams
+//! there are at a time is limited, and each has one piece under way at most, so that what waits is
+//! limited too.
+
+mod encoder;
+mod threads;
+
+pub use encoder::Encoder;
+pub use threads::{Coder, Coders, Gone, StreamStats, Work};

@@ -1,0 +1,310 @@
+//! The threads that code streams.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use super::Encoder;
+use crate::adapters::compress::Compress;
+
+/// Their priority, as nice has it: where workers take all there is, each gets a tenth of what one
+/// of those gets, so that streams slow down and do not stand still.
+const NICE: i32 = 10;
+
+/// What is to be done for a stream.
+#[derive(Debug)]
+pub enum Work {
+    /// Code a piece.
+    Piece(Bytes),
+    /// Hand over what there is.
+    Flush,
+    /// End it.
+    Finish,
+}
+
+/// The threads that code streams; clones are the same. They end with the last one.
+#[derive(Clone)]
+pub struct Coders {
+    shared: Arc<Shared>,
+    _end: Arc<End>,
+}
+
+struct Shared {
+    threads: usize,
+    streams_max: usize,
+    queue: Mutex<Queue>,
+    ready: Condvar,
+    open: AtomicUsize,
+    begun: AtomicU64,
+    refused: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    is_over: bool,
+}
+
+struct Job {
+    encoder: Encoder,
+    work: Work,
+    done: oneshot::Sender<Done>,
+}
+
+/// What has become of a piece: the stream, if it goes on, and its coded form.
+type Done = io::Result<(Option<Encoder>, Vec<u8>)>;
+
+/// Ends the threads.
+struct End(Arc<Shared>);
+
+/// What streams there are, and were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Streams now.
+    pub open: usize,
+    /// Streams since the start.
+    pub begun: u64,
+    /// Streams that found no place.
+    pub refused: u64,
+    /// Bytes that went in.
+    pub bytes_in: u64,
+    /// Bytes that came out.
+    pub bytes_out: u64,
+}
+
+/// A stream.
+pub struct Coder {
+    shared: Arc<Shared>,
+    encoder: Option<Encoder>,
+    under_way: Option<oneshot::Receiver<Done>>,
+}
+
+/// The stream cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Gone {
+    /// The encoder's word.
+    #[error("coding a stream: {0}")]
+    Codec(#[from] io::Error),
+    /// The server ends.
+    #[error("coding a stream: the server ends")]
+    Ended,
+}
+
+impl Coders {
+    /// So many threads, started as they are needed, for so many streams at a time.
+    #[must_use]
+    pub fn new(threads: usize, streams_max: usize) -> Coders {
+        let shared = Arc::new(Shared {
+            threads: threads.max(1),
+            streams_max,
+            queue: Mutex::default(),
+            ready: Condvar::new(),
+            open: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+        });
+        Coders { _end: Arc::new(End(Arc::clone(&shared))), shared }
+    }
+
+    /// Begins a stream, if there is a place for one.
+    pub fn begin(&self, compress: &Compress) -> Option<Coder> {
+        let most = self.shared.streams_max;
+        let place = self
+            .shared
+            .open
+            .fetch_update(Relaxed, Relaxed, |open| (open < most).then_some(open + 1));
+        // Gives its place back when it is dropped, also here.
+        let coder = place.ok().map(|_| Coder {
+            shared: Arc::clone(&self.shared),
+            encoder: Encoder::new(compress).ok(),
+            under_way: None,
+        });
+        let coder = coder.filter(|coder| coder.encoder.is_some());
+        let count = if coder.is_some() { &self.shared.begun } else { &self.shared.refused };
+        count.fetch_add(1, Relaxed);
+        coder
+    }
+
+    /// What streams there are, and were.
+    #[must_use]
+    pub fn stats(&self) -> StreamStats {
+        let Shared { open, begun, refused, bytes_in, bytes_out, .. } = &*self.shared;
+        StreamStats {
+            open: open.load(Relaxed),
+            begun: begun.load(Relaxed),
+            refused: refused.load(Relaxed),
+            bytes_in: bytes_in.load(Relaxed),
+            bytes_out: bytes_out.load(Relaxed),
+        }
+    }
+}
+
+impl Coder {
+    /// Hands work over. There must be none under way, and the stream must not be at its end.
+    pub fn start(&mut self, work: Work) {
+        let Some(encoder) = self.encoder.take() else { return };
+        if let Work::Piece(piece) = &work {
+            self.shared.bytes_in.fetch_add(piece.len() as u64, Relaxed);
+        }
+        let (done, under_way) = oneshot::channel();
+        self.under_way = Some(under_way);
+        self.shared.put(Job { encoder, work, done });
+    }
+
+    /// Whether work is under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Waits for the work that is under way, and returns what came of it.
+    ///
+    /// # Errors
+    /// If the stream cannot go on.
+    pub fn poll_done(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<Vec<u8>, Gone>> {
+        let Some(under_way) = &mut self.under_way else {
+            return std::task::Poll::Ready(Err(Gone::Ended));
+        };
+        let done = std::task::ready!(std::pin::Pin::new(under_way).poll(cx));
+        self.under_way = None;
+        let (encoder, coded) = done.map_err(|_| Gone::Ended)??;
+        self.encoder = encoder;
+        self.shared.bytes_out.fetch_add(coded.len() as u64, Relaxed);
+        std::task::Poll::Ready(Ok(coded))
+    }
+}
+
+impl Drop for Coder {
+    fn drop(&mut self) {
+        self.shared.open.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.queue.lock().is_over = true;
+        self.0.ready.notify_all();
+    }
+}
+
+impl Shared {
+    fn put(self: &Arc<Shared>, job: Job) {
+        let mut queue = self.queue.lock();
+        queue.jobs.push_back(job);
+        // One more thread as long as jobs find all others busy, or perhaps so.
+        if queue.threads < self.threads && queue.jobs.len() > queue.threads.saturating_sub(1) {
+            let shared = Arc::clone(self);
+            let name = format!("stream-{}", queue.threads);
+            let thread = std::thread::Builder::new().name(name);
+            match thread.spawn(move || shared.work()) {
+                Ok(_) => queue.threads += 1,
+                // Those that there are do it; without any the stream ends.
+                Err(cause) if queue.threads == 0 => {
+                    tracing::error!(%cause, "no thread that codes streams");
+                    queue.jobs.clear();
+                }
+                Err(_) => {}
+            }
+        }
+        drop(queue);
+        self.ready.notify_one();
+    }
+
+    fn work(&self) {
+        if let Err(cause) = rustix::process::setpriority_process(None, NICE) {
+            tracing::debug!(%cause, "a thread that codes streams keeps its priority");
+        }
+        while let Some(Job { mut encoder, work, done }) = self.next() {
+            if done.is_closed() {
+                // The client is gone.
+                continue;
+            }
+            let result = match work {
+                Work::Piece(piece) => encoder.code(&piece).map(|coded| (Some(encoder), coded)),
+                Work::Flush => encoder.flush().map(|coded| (Some(encoder), coded)),
+                Work::Finish => encoder.finish().map(|coded| (None, coded)),
+            };
+            let _ = done.send(result);
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.is_over {
+                return None;
+            }
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            self.ready.wait(&mut queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Read;
+
+    use super::*;
+    use crate::adapters::compress::Coding;
+
+    const GZIP: Compress = Compress { coding: Coding::Gzip, level: 4 };
+
+    #[tokio::test]
+    async fn streams_are_coded_beside_each_other() {
+        let coders = Coders::new(2, 16);
+        let streams = (0..16).map(|number| {
+            let mut coder = coders.begin(&GZIP).unwrap();
+            async move {
+                let mut coded = Vec::new();
+                for piece in 0..20 {
+                    coder.start(Work::Piece(format!("{number}.{piece} ").into()));
+                    coded.extend(poll_fn(|cx| coder.poll_done(cx)).await.unwrap());
+                    coder.start(Work::Flush);
+                    coded.extend(poll_fn(|cx| coder.poll_done(cx)).await.unwrap());
+                }
+                coder.start(Work::Finish);
+                coded.extend(poll_fn(|cx| coder.poll_done(cx)).await.unwrap());
+                (number, coded)
+            }
+        });
+        let tasks: Vec<_> = streams.map(tokio::spawn).collect();
+        assert!(coders.begin(&GZIP).is_none(), "there were 16 places");
+        for task in tasks {
+            let (number, coded) = task.await.unwrap();
+            let mut text = String::new();
+            flate2::read::GzDecoder::new(&coded[..]).read_to_string(&mut text).unwrap();
+            let expect: String = (0..20).map(|piece| format!("{number}.{piece} ")).collect();
+            assert_eq!(text, expect);
+        }
+        let stats = coders.stats();
+        assert_eq!((stats.open, stats.begun, stats.refused), (0, 16, 1));
+        assert!(stats.bytes_in > 0 && stats.bytes_out > 0);
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_nobody_waits_for_gives_its_place_back() {
+        let coders = Coders::new(1, 1);
+        let mut coder = coders.begin(&GZIP).unwrap();
+        coder.start(Work::Piece(vec![0; 1 << 20].into()));
+        drop(coder);
+        let mut again = coders.begin(&GZIP).unwrap();
+        again.start(Work::Finish);
+        assert!(!poll_fn(|cx| again.poll_done(cx)).await.unwrap().is_empty());
+    }
+}
