@@ -139,12 +139,12 @@ impl Offers {
 
     /// Whether what is not stored may be coded while it comes.
     pub(crate) fn streams(&self) -> bool {
-        self.0.iter().any(|adapter| adapter.streams())
+        self.adapters.iter().any(|adapter| adapter.streams())
     }
 
     /// Says in a response's fields what decides about those that are coded while they come.
     pub(crate) fn vary_of_streams(&self, headers: &mut HeaderMap) {
-        let adapters = self.0.iter().filter(|adapter| adapter.streams());
+        let adapters = self.adapters.iter().filter(|adapter| adapter.streams());
         say(adapters.flat_map(|adapter| adapter.looks_at()), headers);
     }
 
