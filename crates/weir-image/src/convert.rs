@@ -16,8 +16,8 @@ use crate::resize::resize;
 use crate::size::Geometry;
 use crate::wish::Wish;
 
-/// AVIF is not made of more pixels: a million take a second or two, and memory for them all.
-const AVIF_PIXELS_MAX: u64 = 8_000_000;
+/// AVIF is not made of more pixels: it would take longer than a job may, by default.
+const AVIF_PIXELS_MAX: u64 = 4_000_000;
 
 /// A decoder makes a picture smaller by 2, 4 or 8 itself as long as it is this many times larger
 /// than it is to be: what is left is enough for a good filter.

@@ -5,6 +5,7 @@ use fast_ssim2::{PixelDescriptor, PixelSlice, Ssimulacra2Reference};
 use crate::Error;
 use crate::decode;
 use crate::encode::{Coding, encode};
+use crate::format::Format;
 use crate::limits::Limits;
 use crate::picture::{Layout, Picture};
 use crate::probe::probe;
@@ -16,8 +17,11 @@ const QUALITY_MIN: u8 = 20;
 const STEP: u8 = 2;
 
 /// Sides of the part that larger pictures are judged by, from their middle: what is found for a
-/// million pixels holds for the others, and each try takes a second or less.
+/// million pixels holds for the others, and each try takes a tenth of a second or two.
 const JUDGED_SIDE_MAX: u32 = 1024;
+
+/// The same for AVIF, which takes ten times as long.
+const JUDGED_SIDE_MAX_AVIF: u32 = 512;
 
 /// A quality, and how alike it makes a picture look.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +36,9 @@ pub(crate) struct Found {
 /// # Errors
 /// What an encoder says.
 pub(crate) fn find(picture: &Picture, coding: &Coding, score: u8) -> Result<Found, Error> {
-    let part = middle(picture)?;
+    let side_max =
+        if coding.format == Format::Avif { JUDGED_SIDE_MAX_AVIF } else { JUDGED_SIDE_MAX };
+    let part = middle(picture, side_max)?;
     let opaque = part.clone().over([255; 3]);
     let reference = slice(&opaque).and_then(|slice| {
         Ssimulacra2Reference::new(&slice).map_err(|error| Error::codec("ssimulacra2", error))
@@ -59,9 +65,8 @@ pub(crate) fn find(picture: &Picture, coding: &Coding, score: u8) -> Result<Foun
 }
 
 /// The middle of a picture, or all of it.
-fn middle(picture: &Picture) -> Result<Picture, Error> {
-    let width = picture.width.min(JUDGED_SIDE_MAX);
-    let height = picture.height.min(JUDGED_SIDE_MAX);
+fn middle(picture: &Picture, side_max: u32) -> Result<Picture, Error> {
+    let (width, height) = (picture.width.min(side_max), picture.height.min(side_max));
     if (width, height) == (picture.width, picture.height) {
         return Ok(picture.clone());
     }
