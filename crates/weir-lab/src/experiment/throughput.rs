@@ -26,6 +26,8 @@ const SIZES: [usize; 3] = [8 << 10, 100 << 10, 1 << 20];
 const SIZES_QUICK: [usize; 2] = [8 << 10, 100 << 10];
 /// The application has nothing to think about.
 const THINK: Duration = Duration::from_millis(1);
+/// However small things are, a core adapts no more of them per second.
+const ADAPTED_MAX_PER_S: f64 = 15_000.0;
 /// Of the responses that are to be adapted, those that must be.
 const MARKED_MIN: f64 = 0.99;
 
@@ -117,7 +119,7 @@ fn write_all(site: &Site, sizes: &[usize]) -> Result<()> {
 }
 
 impl Work {
-    /// Megabytes per second that are provided for: more than one core can do.
+    /// Bytes per second that are provided for: more than one core can do.
     fn most_per_s(self) -> f64 {
         match self {
             Work::Gzip => 150e6,
@@ -176,7 +178,8 @@ impl Bench<'_> {
         let catalogue = task.work.catalogue(size, false);
         let time = options.warm_up + options.window;
         if task.is_new {
-            let count = task.work.most_per_s() / size as f64 * time.as_secs_f64();
+            let per_s = (task.work.most_per_s() / size as f64).min(ADAPTED_MAX_PER_S);
+            let count = per_s * time.as_secs_f64();
             let plain = task.work.catalogue(size, true);
             fetch(running.address, &*plain, count as u64 + 2 * self.clients as u64, None)?;
         } else {
