@@ -252,3 +252,15 @@ fn much_comes_whole_and_in_order() {
         assert!(text(&response) == large, "{coding}");
     }
 }
+
+/// Weakened, it would be of no use for If-Match.
+#[test]
+fn the_tag_of_what_was_put_is_left_alone() {
+    let (_origin, _weir, address) = front("compress", |_| dynamic(DYNAMIC));
+    let fields = [("accept-encoding", "gzip"), ("content-length", "0")];
+    let put = ask(address, "PUT", "/", &fields);
+    assert_eq!((put.header("content-encoding"), put.header("etag")), (None, Some("\"v1\"")));
+    let posted = ask(address, "POST", "/", &fields);
+    assert_eq!(posted.header("content-encoding"), Some("gzip"));
+    assert_eq!(text(&posted), page());
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 use weir_adapt::adapters::compress::Compress;
@@ -203,6 +203,10 @@ pub(super) fn unstored(
     whole: Whole,
 ) -> Whole {
     let Some(offers) = route.offers.as_deref() else { return whole };
+    if !matches!(request.method, Method::GET | Method::HEAD | Method::POST) {
+        // The entity tag is that of what the client has sent (RFC 9110 §9.3.4): for If-Match.
+        return whole;
+    }
     if status == StatusCode::NOT_MODIFIED {
         confirm(offers, request, headers);
         return whole;
