@@ -37,6 +37,13 @@ pub enum NetError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// An authority, or a certificate of one, could not be made.
+    #[error("cannot make a certificate: {cause}")]
+    Authority {
+        /// What the library said.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// TLS could not be set up; only a build without its cryptography provider gets here.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),

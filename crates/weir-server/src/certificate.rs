@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use webpki::EndEntityCert;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
@@ -12,6 +13,32 @@ use x509_cert::der::Decode as _;
 pub(crate) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = Certificate::from_der(certificate).ok()?;
     Some(certificate.tbs_certificate().subject().to_string())
+}
+
+/// What `weir ca show` tells of a certificate.
+#[derive(Clone, Debug)]
+pub struct CertificateFacts {
+    /// As [RFC 2253](https://www.rfc-editor.org/rfc/rfc2253) writes it.
+    pub subject: String,
+    /// When it begins to be valid, in UTC.
+    pub not_before: String,
+    /// When it ends, likewise.
+    pub not_after: String,
+    /// SHA-256 of all of it, in hexadecimal.
+    pub digest: String,
+}
+
+/// The facts of the first certificate in a PEM text; `None` if there is none.
+pub fn facts(pem: &[u8]) -> Option<CertificateFacts> {
+    let der = CertificateDer::from_pem_slice(pem).ok()?;
+    let certificate = Certificate::from_der(&der).ok()?;
+    let body = certificate.tbs_certificate();
+    Some(CertificateFacts {
+        subject: body.subject().to_string(),
+        not_before: body.validity().not_before.to_string(),
+        not_after: body.validity().not_after.to_string(),
+        digest: digest(&der),
+    })
 }
 
 /// The first host name that it is valid for.

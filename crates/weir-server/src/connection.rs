@@ -24,6 +24,7 @@ use crate::body::ReplyBody;
 use crate::chain::Chain;
 use crate::fast_lane::{self, Lane};
 use crate::lane_choice::LaneChoice;
+use crate::live::Origin;
 use crate::pipeline::{self, Introduction, Seen};
 use crate::properties::{FirstAbout, Session};
 use crate::record;
@@ -52,10 +53,33 @@ pub(crate) struct Connection {
     pub(crate) introduction: OnceLock<Introduction>,
     /// As plugins are told of it, since the first request that met one.
     pub(crate) first_about: OnceLock<FirstAbout>,
+    /// The host for which a forward proxy has opened the tunnel that this is.
+    pub(crate) inspected: Option<Arc<Origin>>,
     lane_choice: LaneChoice,
 }
 
 impl Connection {
+    /// What is inside of a tunnel that was opened. Who may use the proxy was settled with that.
+    pub(crate) fn inside(&self, host: Arc<Origin>, session: Session) -> Arc<Connection> {
+        let known = OnceLock::new();
+        let _ = known.set(session);
+        Arc::new(Connection {
+            worker: Arc::clone(&self.worker),
+            socket: Arc::clone(&self.socket),
+            client: self.client,
+            destination: self.destination,
+            port: host.port,
+            tls: true,
+            session: known,
+            listener: self.listener,
+            id: self.id,
+            introduction: OnceLock::new(),
+            first_about: OnceLock::new(),
+            inspected: Some(host),
+            lane_choice: LaneChoice::new(),
+        })
+    }
+
     /// Whether the connection should go back to the fast lane, and can: nothing is being served,
     /// and all that was said has left.
     fn is_for_fast_lane(&self) -> bool {
@@ -119,6 +143,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             id,
             introduction: OnceLock::new(),
             first_about: OnceLock::new(),
+            inspected: None,
             lane_choice: LaneChoice::new(),
         })
     };
@@ -247,7 +272,8 @@ async fn serve_http1(stream: Stream, connection: Arc<Connection>) -> Option<(Str
     Some((parts.io.into_inner(), parts.read_buf))
 }
 
-async fn serve_http2<S>(stream: S, connection: Arc<Connection>)
+/// Serves HTTP/2 over whatever has the connection's bytes.
+pub(crate) async fn serve_http2<S>(stream: S, connection: Arc<Connection>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

@@ -38,6 +38,7 @@ mod variants;
 mod worker;
 
 pub use adapt::{html_rewriting, image_step};
+pub use certificate::{CertificateFacts, facts as certificate_facts};
 pub use check::check;
 pub use error::StartError;
 pub use server::{Ready, Server};

@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Ask a running server about its overload control, and change its rules.
     #[command(subcommand)]
     Guard(Guard),
+    /// Make the authority of a forward proxy that inspects, or show one.
+    #[command(subcommand)]
+    Ca(Ca),
     /// Print a line for the file of a forward proxy's users.
     Password(Password),
     /// Adapt a file as a running server adapts responses.
@@ -45,6 +48,29 @@ pub(crate) enum Command {
     /// Work for a server, at the other end of standard input.
     #[command(hide = true)]
     Helper(Helper),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ca {
+    /// Make an authority: ca.pem for clients, ca.key for the proxy.
+    Create(CaCreate),
+    /// Show whose a certificate is, and how long it is valid.
+    Show(CaShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaCreate {
+    /// Where the files are made.
+    pub(crate) directory: PathBuf,
+    /// Have it speak for this host and the names below it alone; may be repeated.
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaShow {
+    /// The certificate.
+    pub(crate) file: PathBuf,
 }
 
 /// The password is the first line of standard input.

@@ -106,7 +106,7 @@ fn check(command: &str, help: &mut impl FnMut(&str) -> Option<String>) -> Result
     if name.starts_with('-') || is_version || name == "help" || name == "…" {
         return Ok(());
     }
-    if name == "plugin" || name == "guard" {
+    if matches!(&*name, "plugin" | "guard" | "ca") {
         match words.next() {
             None | Some("…") => return Ok(()),
             Some(part) => name = format!("{name} {part}"),

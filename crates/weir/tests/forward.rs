@@ -8,6 +8,8 @@ mod common;
 mod cache;
 #[path = "forward/destinations.rs"]
 mod destinations;
+#[path = "forward/inspection.rs"]
+mod inspection;
 #[path = "forward/tunnels.rs"]
 mod tunnels;
 #[path = "forward/users.rs"]

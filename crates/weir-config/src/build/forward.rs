@@ -2,7 +2,9 @@
 
 use crate::check::Line;
 use crate::limits::{FORWARD_RANGES_MAX, FORWARD_RULES_MAX};
-use crate::model::{Address, Destination, Forward, ForwardConnect, ForwardRule, ForwardUsers};
+use crate::model::{
+    Address, Destination, Forward, ForwardConnect, ForwardInspect, ForwardRule, ForwardUsers,
+};
 use crate::prefix::Prefix;
 use crate::value::FromValue;
 
@@ -26,8 +28,13 @@ impl Build<'_, '_> {
             Some(users) => Some(self.forward_users(users)?),
             None => None,
         };
+        let inspect = match lines.one("inspect") {
+            Some(inspect) => Some(self.forward_inspect(inspect)?),
+            None => None,
+        };
         Some(Forward {
             users,
+            inspect,
             from: self.ranges::<Prefix>(line, "from", "client"),
             rules: rules?,
             ports: match lines.one("ports") {
@@ -49,6 +56,19 @@ impl Build<'_, '_> {
             file: self.file(&file, "the users' names and passwords", Expected::File, span),
             realm: line.value("realm")?,
             cleartext: line.value("cleartext")?,
+        })
+    }
+
+    fn forward_inspect(&mut self, line: &Line) -> Option<ForwardInspect> {
+        let hosts = line.values::<Destination>("host");
+        if hosts.len() > FORWARD_RANGES_MAX {
+            self.source.error(line.span, format!("more than {FORWARD_RANGES_MAX} hosts"));
+        }
+        let (ca, key) = (line.value::<String>("ca")?, line.value::<String>("key")?);
+        Some(ForwardInspect {
+            hosts: hosts.into_iter().map(|(host, _)| host).collect(),
+            ca: self.file(&ca, "the authority's certificate", Expected::File, line.span_of("ca")),
+            key: self.file(&key, "the authority's key", Expected::File, line.span_of("key")),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::prefix::PREFIX;
 use crate::rules::PATH;
-use crate::rules::forward::{DESTINATION, REALM};
+use crate::rules::forward::{DESTINATION, NAMED, REALM};
 use crate::table::Presence::{AnyNumber, Optional, Repeated, Required, Within};
 use crate::table::{Block, Key, Slot, slot};
 use crate::value::Kind;
@@ -17,6 +17,7 @@ const FILE: Slot = slot(
     Required,
     "Lines `name:hash` as `weir password` prints them, read at the start and at each reload.",
 );
+const INSPECTED: Slot = slot("host", Kind::Text(&NAMED), Repeated, "");
 const RANGE: Slot = slot("range", Kind::Text(&PREFIX), Repeated, "");
 const PORTS: Slot = slot("port", Kind::Ports, Repeated, "");
 const CONNECT_PORTS: Slot = slot("port", Kind::Ports, AnyNumber("CONNECT is refused"), "");
@@ -138,6 +139,25 @@ pub(crate) const FORWARD: &[Key] = &[
             "Ports that CONNECT may open tunnels to, as `https` needs them. Without this line: \
              443.",
             "connect 443 8443 idle=\"10m\"",
+        )
+    },
+    Key {
+        properties: &[
+            slot(
+                "ca",
+                Kind::Text(&PATH),
+                Required,
+                "PEM file of the authority that clients trust, as `weir ca create` makes it.",
+            ),
+            slot("key", Kind::Text(&PATH), Required, "PEM file of its key."),
+        ],
+        repeats: false,
+        ..line(
+            "inspect",
+            &[INSPECTED],
+            "Open tunnels to these hosts, in their names, and serve what passes as other requests \
+             are: the proxy reads all of it. Other tunnels stay closed.",
+            "inspect \"shop.example\" \"*.shop.example\" ca=\"ca.pem\" key=\"ca.key\"",
         )
     },
     Key {

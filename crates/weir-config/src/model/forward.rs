@@ -26,6 +26,8 @@ pub struct Forward {
     pub idle_timeout: Duration,
     /// What CONNECT may open.
     pub connect: ForwardConnect,
+    /// Hosts whose TLS is opened, if any.
+    pub inspect: Option<ForwardInspect>,
     /// Roots that origins with `https` are verified by; default: the operating system's.
     pub ca: Option<PathBuf>,
 }
@@ -61,6 +63,25 @@ impl Default for ForwardConnect {
     }
 }
 
+/// `inspect` in a `forward` block: tunnels to these hosts are opened, and what passes is served as
+/// requests are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardInspect {
+    /// By name: never by address, and never any.
+    pub hosts: Vec<Destination>,
+    /// The authority's certificate.
+    pub ca: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+impl ForwardInspect {
+    /// Whether it is for a host, in lower case.
+    pub fn is_for(&self, name: &str) -> bool {
+        self.hosts.iter().any(|host| host.names(name))
+    }
+}
+
 /// An `allow` or `deny` line: one or more destinations, at any port or at some.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardRule {
@@ -85,6 +106,17 @@ pub enum Destination {
     Prefix(Prefix),
 }
 
+impl Destination {
+    fn names(&self, name: &str) -> bool {
+        match self {
+            Destination::Any => true,
+            Destination::Host(host) => host == name,
+            Destination::Suffix(suffix) => name.len() > suffix.len() && name.ends_with(&**suffix),
+            Destination::Prefix(_) => false,
+        }
+    }
+}
+
 impl std::fmt::Display for Destination {
     /// As configuration writes it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -101,13 +133,7 @@ impl ForwardRule {
     /// Whether a name (in lower case) and a port are what it is about. Prefixes are about
     /// addresses, which a name does not tell.
     pub fn names(&self, name: &str, port: u16) -> bool {
-        let is = |destination: &Destination| match destination {
-            Destination::Any => true,
-            Destination::Host(host) => host == name,
-            Destination::Suffix(suffix) => name.len() > suffix.len() && name.ends_with(&**suffix),
-            Destination::Prefix(_) => false,
-        };
-        self.has_port(port) && self.destinations.iter().any(is)
+        self.has_port(port) && self.destinations.iter().any(|destination| destination.names(name))
     }
 
     /// Whether it is about an address and a port.

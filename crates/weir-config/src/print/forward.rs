@@ -31,6 +31,11 @@ impl Printer {
             if forward.connect != ForwardConnect::default() {
                 out.forward_connect(&forward.connect);
             }
+            if let Some(inspect) = &forward.inspect {
+                let hosts: Vec<String> = inspect.hosts.iter().map(text).collect();
+                let (ca, key) = (path(&inspect.ca), path(&inspect.key));
+                out.line(format_args!("inspect {} ca={ca} key={key}", hosts.join(" ")));
+            }
             if let Some(ca) = &forward.ca {
                 out.line(format_args!("tls ca={}", path(ca)));
             }

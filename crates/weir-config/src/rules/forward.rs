@@ -25,6 +25,15 @@ pub(crate) static REALM: TextKind = TextKind {
 /// Longest realm, in bytes.
 const REALM_MAX: usize = 100;
 
+pub(crate) static NAMED: TextKind = TextKind {
+    what: "a host name such as \"shop.example\" or a wildcard such as \"*.shop.example\"",
+    parse: |text| match destination(text)? {
+        Destination::Any => Err(Wrong::because("each host is named, or the domain it is in")),
+        Destination::Prefix(_) => Err(Wrong::because("only hosts with a name can be inspected")),
+        named => Ok(Value::Destination(named)),
+    },
+};
+
 fn destination(text: &str) -> Result<Destination, Wrong> {
     if text == "*" {
         return Ok(Destination::Any);

@@ -31,12 +31,12 @@ fn forward() -> impl Strategy<Value = Forward> {
     let times = (time(1, 3_600_000), time(1, 3_600_000), time(1, 3_600_000));
     let ranges =
         ((vec(prefix(), 0..3), option::of(users())), vec(ports(), 1..3), vec(prefix(), 0..3));
-    let rest = (times, connect(), option::of(file()));
+    let rest = (times, connect(), option::of(file()), option::of(inspect()));
     (ranges, vec(rule(), 0..4), rest).prop_map(
         |(
             ((from, users), ports, private),
             rules,
-            ((to_connect, first_byte, idle), connect, ca),
+            ((to_connect, first_byte, idle), connect, ca, inspect),
         )| Forward {
             from,
             users,
@@ -44,12 +44,21 @@ fn forward() -> impl Strategy<Value = Forward> {
             ports,
             private,
             connect,
+            inspect,
             connect_timeout: to_connect,
             first_byte_timeout: first_byte,
             idle_timeout: idle,
             ca,
         },
     )
+}
+
+fn inspect() -> impl Strategy<Value = ForwardInspect> {
+    let host = prop_oneof![
+        "[a-z]{1,4}[.]example".prop_map(Destination::Host),
+        "[.][a-z]{1,4}[.]example".prop_map(Destination::Suffix),
+    ];
+    (vec(host, 1..3), file(), file()).prop_map(|(hosts, ca, key)| ForwardInspect { hosts, ca, key })
 }
 
 fn users() -> impl Strategy<Value = ForwardUsers> {

@@ -1,6 +1,7 @@
 //! Server-side TLS: which certificate answers which name, where certificates come from, and the
 //! settings every TLS listener shares. Handshakes and streams belong to the listeners.
 
+mod authority;
 mod load;
 mod names;
 mod self_signed;
@@ -12,8 +13,9 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::server::ServerSessionMemoryCache;
+use rustls::server::{ResolvesServerCert, ServerSessionMemoryCache};
 
+pub use self::authority::{Authority, NewAuthority};
 pub use self::load::CertificateFiles;
 pub use self::store::{CertStore, Reload};
 use crate::NetError;
@@ -35,11 +37,15 @@ const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// # Errors
 /// [`NetError::Tls`] if the system gives no random numbers for the ticket keys.
 pub fn server_config(store: Arc<CertStore>) -> Result<Arc<ServerConfig>, NetError> {
+    settings(store).map(Arc::new)
+}
+
+fn settings(certificates: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, NetError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
         .with_no_client_auth()
-        .with_cert_resolver(store);
+        .with_cert_resolver(certificates);
     config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     config.session_storage = ServerSessionMemoryCache::new(STORED_SESSIONS_MAX);
@@ -47,5 +53,5 @@ pub fn server_config(store: Arc<CertStore>) -> Result<Arc<ServerConfig>, NetErro
     // A server that speaks first could use half a round trip; HTTP's server never does, and data
     // sent before the client's Finished would go to a client that has proved nothing.
     config.send_half_rtt_data = false;
-    Ok(Arc::new(config))
+    Ok(config)
 }

@@ -8,9 +8,14 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 use tokio::net::TcpStream;
-use weir_config::{self as config, Address, Concurrency, Config, Target, UpstreamServer};
+use weir_config::{
+    self as config, Address, Concurrency, Config, Destination, Target, UpstreamServer,
+};
 use weir_guard::Classes;
+use weir_net::NetError;
+use weir_net::tls::Authority;
 use weir_origin::egress::Denied;
 use weir_origin::error::OriginError;
 use weir_origin::upstream::{Group, Way};
@@ -38,6 +43,8 @@ pub(crate) struct ForwardProxy {
     pub(crate) settings: config::Forward,
     /// One of whom clients must be.
     pub(crate) users: Option<Arc<Users>>,
+    /// Who speaks for hosts that are inspected.
+    authority: Option<Authority>,
     way: Way,
     origins: Mutex<HashMap<Origin, Known>>,
     workers: usize,
@@ -72,6 +79,7 @@ impl ForwardProxy {
         Ok(ForwardProxy {
             way: way(settings, config)?,
             users: users(settings)?.map(Arc::new),
+            authority: authority(settings)?,
             settings: settings.clone(),
             origins: Mutex::default(),
             workers: around.workers,
@@ -102,6 +110,18 @@ impl ForwardProxy {
     /// As [`ForwardProxy::judge`].
     pub(crate) fn judge_tunnel(&self, to: &Origin) -> Result<(), Denied> {
         self.way.tunnels().judge_name(&to.name, to.port).map(drop)
+    }
+
+    /// The TLS settings to answer a tunnel's client with, if the host is one that is inspected.
+    ///
+    /// # Errors
+    /// If no certificate can be made for it.
+    pub(crate) fn inspects(&self, to: &Origin) -> Result<Option<Arc<ServerConfig>>, NetError> {
+        let is_for = self.settings.inspect.as_ref().is_some_and(|hosts| hosts.is_for(&to.name));
+        match self.authority.as_ref().filter(|_| is_for) {
+            Some(authority) => authority.settings_for(&to.name).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Connects a tunnel.
@@ -159,6 +179,14 @@ fn users(settings: &config::Forward) -> Result<Option<Users>, StartError> {
     settings.users.as_ref().map(|users| Users::load(&users.file)).transpose()
 }
 
+fn authority(settings: &config::Forward) -> Result<Option<Authority>, StartError> {
+    let Some(inspect) = &settings.inspect else { return Ok(None) };
+    // A name below a domain, to try whether it is one that the authority may speak for.
+    let name = |host: &Destination| host.to_string().replace('*', "www");
+    let hosts: Vec<String> = inspect.hosts.iter().map(name).collect();
+    Ok(Some(Authority::load(&inspect.ca, &inspect.key, &hosts)?))
+}
+
 fn way(settings: &config::Forward, config: &Config) -> Result<Way, StartError> {
     Way::new(settings, own_addresses(config))
         .map_err(|source| StartError::Upstream { name: "forward".to_owned(), source })
@@ -174,6 +202,7 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
         if let config::Source::Forward(settings) = &route.source {
             way(settings, config)?;
             users(settings)?;
+            authority(settings)?;
         }
     }
     Ok(())

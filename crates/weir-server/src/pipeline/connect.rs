@@ -1,13 +1,20 @@
 //! CONNECT (RFC 9110 §9.3.6): a tunnel through a forward proxy, if this client may have one to
 //! where it wants to.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use weir_http::Malformed;
 use weir_http::request::validate_connect;
 
@@ -16,9 +23,10 @@ use super::relay::{self, Limits};
 use super::route::{self, Unrouted};
 use super::{admit, forward_mode, refuse_unrouted, unread};
 use crate::body::{Content, ReplyBody};
-use crate::connection::{Connection, Reply};
+use crate::connection::{Connection, Reply, serve_bytes, serve_http2};
 use crate::live::{Live, Origin, Route};
 use crate::metrics::Tunnel;
+use crate::properties::Session;
 use crate::record::Record;
 
 /// Whom a CONNECT is for.
@@ -92,6 +100,30 @@ async fn open(
         let refusal = Refusal::Malformed(Malformed::Connect);
         return refuse::refuse(refusal, record, &head, None);
     };
+    match proxy.inspects(&to) {
+        Ok(None) => {}
+        // Other streams have the same connection.
+        Ok(Some(_)) if head.version == Version::HTTP_2 => {
+            let refusal =
+                Refusal::Source(StatusCode::NOT_IMPLEMENTED, "inspected over HTTP/1.1 only");
+            return refuse::refuse(refusal, record, &head, None);
+        }
+        Ok(Some(tls)) => {
+            record.status = StatusCode::OK.as_u16();
+            tokio::spawn(async move {
+                match client.await {
+                    Ok(client) => inspect(client, tls, to, record, tunnel).await,
+                    Err(cause) => tracing::debug!(%cause, "no tunnel"),
+                }
+            });
+            return Response::new(ReplyBody::new(Content::Empty, None));
+        }
+        Err(error) => {
+            tracing::warn!(host = to.name, %error, "no certificate for a host that is inspected");
+            let refusal = Refusal::Source(StatusCode::BAD_GATEWAY, "no certificate can be made");
+            return refuse::refuse(refusal, record, &head, None);
+        }
+    }
     let origin = match proxy.tunnel(&to).await {
         Ok(origin) => origin,
         Err(error) => {
@@ -115,9 +147,49 @@ async fn open(
     Response::new(ReplyBody::new(Content::Empty, None))
 }
 
+/// Answers a tunnel in the host's name, and serves what is inside.
+async fn inspect(
+    client: Upgraded,
+    tls: Arc<ServerConfig>,
+    host: Arc<Origin>,
+    mut record: Record,
+    tunnel: Tunnel,
+) {
+    let outer = Arc::clone(record.connection());
+    // Whatever is served next on this socket has to be polled by itself.
+    outer.socket.forbid_deferral();
+    outer.socket.set_encrypted();
+    let accepting = TlsAcceptor::from(tls).accept(TokioIo::new(client));
+    let stream = match tokio::time::timeout(HANDSHAKE_TIME_MAX, accepting).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(cause)) => {
+            outer.worker.shared.connections.tls_failures.fetch_add(1, Relaxed);
+            tracing::debug!(host = host.name, %cause, "a client does not take our certificate");
+            return tunnel.end(relay::End::Broken, 0, 0);
+        }
+        Err(_) => return tunnel.end(relay::End::Idle, 0, 0),
+    };
+    record.complete = true;
+    // Requests are counted and logged by themselves from here on.
+    drop(record);
+    let session = stream.get_ref().1;
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let inner = outer.inside(host, Session::new(session));
+    // Boxed: the pipeline that this is part of serves it.
+    let serving: Pin<Box<dyn Future<Output = ()> + Send>> = match is_http2 {
+        true => Box::pin(serve_http2(stream, inner)),
+        false => Box::pin(serve_bytes(stream, inner)),
+    };
+    serving.await;
+    tunnel.end(relay::End::Whole, 0, 0);
+}
+
+/// How long a client may take for its handshake.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// Passes bytes to the tunnel's end.
 async fn join(
-    client: TokioIo<hyper::upgrade::Upgraded>,
+    client: TokioIo<Upgraded>,
     origin: TcpStream,
     limits: Limits,
     is_alone: bool,

@@ -11,7 +11,7 @@ use weir_http::Malformed;
 use weir_http::host::{self, Host};
 use weir_http::path;
 use weir_origin::egress::{Denied, is_disguised_number};
-use weir_origin::error::OriginError;
+use weir_origin::error::{ErrorKind, OriginError};
 
 use super::Target;
 use super::refuse::{Barred, Refusal};
@@ -25,12 +25,23 @@ use crate::upstream::Upstream;
 /// # Errors
 /// The refusal to answer with: it names none, or one that might be understood in two ways.
 pub(super) fn origin(
+    inspected: Option<&Arc<Origin>>,
     route: &Route,
     head: &Parts,
     host: Option<&Host<'_>>,
 ) -> Result<Option<Arc<Origin>>, Refusal> {
     if route.source.forward_proxy().is_none() {
         return Ok(None);
+    }
+    if let Some(inspected) = inspected {
+        // What the tunnel was admitted for, and nothing else.
+        let is_it = |host: &Host<'_>| {
+            host.name == inspected.name && host.port_or_default(true) == inspected.port
+        };
+        return match host.is_some_and(is_it) {
+            true => Ok(Some(Arc::clone(inspected))),
+            false => Err(Refusal::Misdirected),
+        };
     }
     let Some((scheme, host)) = head.uri.scheme_str().zip(host) else {
         return Err(Refusal::Barred(Barred::NotWhole));
@@ -63,14 +74,28 @@ pub(super) fn judge(
         connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
         judge_client(connection, proxy, head)?;
     }
-    judge_again(routed)
+    judge_destination(routed)
 }
 
-/// Judges where one goes that plugins may have changed.
+/// Judges one that plugins may have changed, or sent on from the route `before`.
 ///
 /// # Errors
 /// As [`judge`].
-pub(super) fn judge_again(routed: &Routed<'_>) -> Result<(), Refusal> {
+pub(super) fn judge_again(
+    connection: &Connection,
+    before: &Arc<Route>,
+    routed: &Routed<'_>,
+    head: &Parts,
+) -> Result<(), Refusal> {
+    if !Arc::ptr_eq(before, routed.route)
+        && let Some(proxy) = routed.route.source.forward_proxy()
+    {
+        judge_client(connection, proxy, head)?;
+    }
+    judge_destination(routed)
+}
+
+fn judge_destination(routed: &Routed<'_>) -> Result<(), Refusal> {
     let Some(origin) = &routed.origin else { return Ok(()) };
     let Some(proxy) = routed.route.source.forward_proxy() else { return Ok(()) };
     proxy.judge(origin).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
@@ -89,7 +114,13 @@ pub(super) fn judge_tunnel(
     connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
     let Some(proxy) = route.source.forward_proxy() else { return Ok(()) };
     judge_client(connection, proxy, head)?;
-    proxy.judge_tunnel(to).map_err(|denied| Refusal::Barred(Barred::Origin(denied)))
+    let denied = |denied| Refusal::Barred(Barred::Origin(denied));
+    proxy.judge_tunnel(to).map_err(denied)?;
+    match proxy.settings.inspect.as_ref().is_some_and(|hosts| hosts.is_for(&to.name)) {
+        // What is inside are requests.
+        true => proxy.judge(to).map_err(denied),
+        false => Ok(()),
+    }
 }
 
 fn judge_client(
@@ -97,6 +128,10 @@ fn judge_client(
     proxy: &ForwardProxy,
     head: &Parts,
 ) -> Result<(), Refusal> {
+    if connection.inspected.is_some() {
+        // That was settled with the tunnel.
+        return Ok(());
+    }
     let client = connection.client.map(|client| client.ip());
     if !proxy.is_for(client) {
         return Err(Refusal::Barred(Barred::Client));
@@ -112,6 +147,9 @@ fn judge_client(
 
 /// What is to be verified before a request can be judged.
 pub(super) fn asking(connection: &Connection, head: &Parts) -> Option<Asking> {
+    if connection.inspected.is_some() {
+        return None;
+    }
     let field = head.headers.get(header::PROXY_AUTHORIZATION)?;
     let live = connection.worker.shared.live.load();
     let host = host::parse(head.uri.authority()?.as_str().as_bytes()).ok()?;
@@ -138,6 +176,9 @@ pub(super) fn without_credentials(mut head: Parts, route: &Route) -> Parts {
 pub(super) fn refusal(error: &OriginError) -> Refusal {
     match error.source().and_then(|cause| cause.downcast_ref::<Denied>()) {
         Some(denied) => Refusal::Barred(Barred::Origin(*denied)),
+        None if error.kind() == ErrorKind::Tls => {
+            Refusal::Source(error.status(), "TLS failed, or the certificate is not to be trusted")
+        }
         None => Refusal::Source(error.status(), error.kind().as_str()),
     }
 }
@@ -156,8 +197,7 @@ pub(super) fn upstream(
         (None, Toward::Asked(proxy), Some(origin)) => proxy.upstream(origin),
         // `Routed::new` has found it, or refused the request.
         (None, Toward::Asked(_), None) => {
-            let kind = weir_origin::error::ErrorKind::Request;
-            Err(OriginError::new(kind, "forward", "the request names no origin"))
+            Err(OriginError::new(ErrorKind::Request, "forward", "the request names no origin"))
         }
     }
 }

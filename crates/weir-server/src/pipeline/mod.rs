@@ -118,8 +118,14 @@ impl Target {
     ///
     /// # Errors
     /// The refusal to answer with: a head that a client's could not be either.
-    fn ask_instead(&mut self, mut head: Parts, route: &Arc<Route>) -> Result<(), Unrouted> {
-        let asked = route::keep(&head, route)?.into_target(&head.uri);
+    fn ask_instead(
+        &mut self,
+        connection: &Connection,
+        mut head: Parts,
+        route: &Arc<Route>,
+    ) -> Result<(), Unrouted> {
+        let asked =
+            route::keep(connection.inspected.as_ref(), &head, route)?.into_target(&head.uri);
         self.authority = asked.authority;
         self.forward = asked.forward;
         self.undefined_content = asked.undefined_content;
@@ -269,7 +275,7 @@ async fn proceed(
     let found = route::again(&live, connection, &head, &route, wishes).and_then(|routed| {
         record.change_route(routed.route);
         admit::judge(&routed, &head, wishes.verdict.as_deref(), &mut record)?;
-        forward_mode::judge_again(&routed)?;
+        forward_mode::judge_again(connection, &route, &routed, &head)?;
         Ok((Arc::clone(routed.route), routed))
     });
     let (route, routed) = match found {
@@ -296,9 +302,8 @@ async fn proceed(
                 }
                 plugins::Word::Pass => Missed::passed(),
                 plugins::Word::GoOn => {
-                    let (notes, variant) = (routed.notes, routed.variant);
+                    let stored = Stored { object, notes: routed.notes, variant: routed.variant };
                     drop(routed);
-                    let stored = Stored { object, notes, variant };
                     return hit(record, route, head, body, stored, now_ms).wait().await;
                 }
             },
@@ -318,7 +323,7 @@ async fn proceed(
             // What another method is answered is not what this one's answer is stored as.
             missed = Missed::passed();
         }
-        if let Err(Unrouted { refusal, .. }) = target.ask_instead(*changed, &route) {
+        if let Err(Unrouted { refusal, .. }) = target.ask_instead(connection, *changed, &route) {
             let client = body.as_ref().and_then(Content::client);
             return refuse::refuse(refusal, record, &head, client);
         }

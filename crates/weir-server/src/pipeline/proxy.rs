@@ -410,7 +410,8 @@ fn failed(
     let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
     let refusal = match is_full {
         true => Refusal::Turned(Turned::UPSTREAM),
-        false => forward_mode::refusal(error),
+        false if ask.target.origin.is_some() => forward_mode::refusal(error),
+        false => Refusal::Source(error.status(), why),
     };
     refuse(ask, refusal, cache, value)
 }

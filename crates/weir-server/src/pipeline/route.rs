@@ -62,16 +62,21 @@ pub(super) fn route<'a>(
     let path = path_of(head).map_err(|malformed| of_site(malformed.into()))?;
     let found = site.routes.find(path.as_str());
     let route = found.ok_or_else(|| of_site(Refusal::NotFound))?;
-    Routed::new(route, head, path, valid).map_err(of_site)
+    let inspected = connection.inspected.as_ref();
+    Routed::new(inspected, route, head, path, valid).map_err(of_site)
 }
 
 /// Reads a head whose route is known, wherever it would lead by itself.
 ///
 /// # Errors
 /// The refusal to answer with: malformed.
-pub(super) fn keep<'a>(head: &'a Parts, route: &'a Arc<Route>) -> Result<Routed<'a>, Unrouted> {
+pub(super) fn keep<'a>(
+    inspected: Option<&Arc<Origin>>,
+    head: &'a Parts,
+    route: &'a Arc<Route>,
+) -> Result<Routed<'a>, Unrouted> {
     let valid = request::validate(&head.method, &head.uri, head.version, &head.headers)?;
-    Ok(Routed::new(route, head, path_of(head)?, valid)?)
+    Ok(Routed::new(inspected, route, head, path_of(head)?, valid)?)
 }
 
 fn path_of(head: &Parts) -> Result<Normalised<'_>, Malformed> {
@@ -96,7 +101,7 @@ pub(super) fn again<'a>(
 ) -> Result<Routed<'a>, Unrouted> {
     let routed = match wishes.reroute {
         true => route(live, connection, head)?,
-        false => keep(head, before)?,
+        false => keep(connection.inspected.as_ref(), head, before)?,
     };
     Ok(Routed { variant: wishes.variant, ..routed })
 }
@@ -116,12 +121,13 @@ pub(super) fn site<'a>(
 
 impl<'a> Routed<'a> {
     fn new(
+        inspected: Option<&Arc<Origin>>,
         route: &'a Arc<Route>,
         head: &Parts,
         path: Normalised<'a>,
         valid: Valid<'a>,
     ) -> Result<Routed<'a>, Refusal> {
-        let origin = forward_mode::origin(route, head, valid.host.as_ref())?;
+        let origin = forward_mode::origin(inspected, route, head, valid.host.as_ref())?;
         if let Some(query) = route.image_query()
             && matches!(head.method, Method::GET | Method::HEAD)
         {

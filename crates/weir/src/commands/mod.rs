@@ -1,6 +1,7 @@
 //! One function per command.
 
 mod adapt;
+mod ca;
 mod check;
 mod demo;
 mod guard;
@@ -68,6 +69,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status(admin) => status::status(&admin),
         Command::Plugin(command) => plugin::plugin(&command),
         Command::Guard(command) => guard::guard(&command),
+        Command::Ca(command) => ca::ca(&command),
         Command::Password(command) => password::password(&command),
         Command::Adapt(command) => adapt::adapt(&command),
         Command::Helper(command) => adapt::helper(&command),

@@ -1,0 +1,145 @@
+//! Tunnels that are opened: in the host's name, by an authority of one's own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tempfile::TempDir;
+
+use super::common::server::command;
+use super::*;
+
+/// An origin with TLS for `localhost`, a proxy that trusts its certificate unless told otherwise,
+/// and inspects these hosts.
+struct Inspected {
+    _origin: Weir,
+    proxy: Weir,
+    address: SocketAddr,
+    port: u16,
+}
+
+fn inspected(hosts: &str, trusts: bool, beside: &str) -> Inspected {
+    let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (origin_address, address) = (free_address(), free_address());
+    let files = TempDir::new().unwrap();
+    std::fs::write(files.path().join("own.pem"), own.cert.pem()).unwrap();
+    std::fs::write(files.path().join("own.key"), own.signing_key.serialize_pem()).unwrap();
+    let origin = format!(
+        "server {{ admin \"off\"; }}\nsite \"*\" {{ listen \"{origin_address}\" tls=\"auto\"; \
+         certificate \"own.pem\" key=\"own.key\"; route \"/*\" {{ respond \"inside\"; }}\n}}"
+    );
+    let origin = Weir::run_in(files, &origin, &[origin_address]);
+
+    let files = TempDir::new().unwrap();
+    std::fs::write(files.path().join("own.pem"), own.cert.pem()).unwrap();
+    let made = command(files.path(), &["ca", "create", ".", "--host", "localhost"]);
+    assert!(made.status.success(), "{made:?}");
+    let again = command(files.path(), &["ca", "create", "."]);
+    assert!(!again.status.success(), "{again:?}");
+    let mode = std::fs::metadata(files.path().join("ca.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let shown = command(files.path(), &["ca", "show", "ca.pem"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("CN=Weir inspection") && shown.contains("SHA-256"), "{shown}");
+
+    let tls = if trusts { "tls ca=\"own.pem\"" } else { "tls ca=\"ca.pem\"" };
+    let route = format!(
+        "access-log \"-\" format=\"json\"\nroute \"/*\" {{ forward {{ private \"127.0.0.1\"\n\
+         ports \"1024-65535\"\nconnect \"1024-65535\"\n{tls}\n\
+         inspect {hosts} ca=\"ca.pem\" key=\"ca.key\"\n}}\n{beside}\n}}"
+    );
+    let proxy = Weir::run_in(files, &front_config(address, "", &route), &[address]);
+    Inspected { _origin: origin, proxy, address, port: origin_address.port() }
+}
+
+/// A tunnel to `to`, and TLS inside of it with whom `roots` vouch for.
+fn tls(
+    proxy: SocketAddr,
+    to: &str,
+    roots: &Path,
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let mut client = Client::connect(proxy).unwrap();
+    client.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).unwrap();
+    let head = String::from_utf8(client.head().unwrap()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let mut known = RootCertStore::empty();
+    known.add(CertificateDer::from_pem_file(roots).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(known)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = client.stream().try_clone().unwrap();
+    session.complete_io(&mut stream)?;
+    Ok(StreamOwned::new(session, stream))
+}
+
+/// Asks inside of a tunnel, once, and returns all that comes.
+fn ask_inside(stream: &mut StreamOwned<ClientConnection, TcpStream>, host: &str) -> String {
+    let request = format!("GET /a HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn what_is_inside_is_served_as_other_requests_are() {
+    let beside = "header { set \"X-Seen\" \"1\"; }";
+    let inspected = inspected("\"localhost\"", true, beside);
+    let to = format!("localhost:{}", inspected.port);
+    let roots = inspected.proxy.directory().join("ca.pem");
+    let mut stream = tls(inspected.address, &to, &roots).unwrap();
+    let answer = ask_inside(&mut stream, &to);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("inside"), "{answer}");
+    assert!(answer.to_lowercase().contains("x-seen: 1"), "{answer}");
+    // Another host than the tunnel's is not asked.
+    let mut stream = tls(inspected.address, &to, &roots).unwrap();
+    let answer = ask_inside(&mut stream, "other.example");
+    assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    inspected.proxy.wait_for_log("\"method\":\"CONNECT\"");
+}
+
+#[test]
+fn an_origin_that_cannot_be_verified_is_502() {
+    let inspected = inspected("\"localhost\"", false, "");
+    let to = format!("localhost:{}", inspected.port);
+    let roots = inspected.proxy.directory().join("ca.pem");
+    let mut stream = tls(inspected.address, &to, &roots).unwrap();
+    let answer = ask_inside(&mut stream, &to);
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert!(answer.contains("the certificate is not to be trusted"), "{answer}");
+}
+
+#[test]
+fn other_hosts_stay_closed() {
+    let inspected = inspected("\"other.localhost\"", true, "");
+    let to = format!("localhost:{}", inspected.port);
+    let directory = inspected.proxy.directory();
+    // The origin's own certificate, not one of the authority's.
+    assert!(tls(inspected.address, &to, &directory.join("ca.pem")).is_err());
+    let mut stream = tls(inspected.address, &to, &directory.join("own.pem")).unwrap();
+    assert!(ask_inside(&mut stream, &to).ends_with("inside"));
+}
+
+#[test]
+fn an_authority_that_may_not_speak_for_a_host_is_refused() {
+    let files = TempDir::new().unwrap();
+    let made = command(files.path(), &["ca", "create", ".", "--host", "shop.example"]);
+    assert!(made.status.success(), "{made:?}");
+    let route =
+        "route \"/*\" { forward { inspect \"other.example\" ca=\"ca.pem\" key=\"ca.key\"; }\n}";
+    let config = front_config(free_address(), "", route);
+    std::fs::write(files.path().join("weir.kdl"), config).unwrap();
+    let checked = command(files.path(), &["check", "weir.kdl"]);
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(!checked.status.success() && said.contains("would not be taken"), "{said}");
+}
