@@ -67,10 +67,11 @@ impl Build<'_, '_> {
             self.source.error(line.span_of("name"), message).suggest(near).expect(known);
             return None;
         };
-        if icap.reqmod.is_none() && route.lines.lacks("proxy") {
-            let message =
-                format!("\"{name}\" sees responses of `proxy` only, and there is none here");
-            self.source.error(line.span_of("name"), message);
+        let has_origin = !route.lines.lacks("proxy") || !route.lines.lacks("forward");
+        if icap.reqmod.is_none() && !has_origin {
+            let message = format!("\"{name}\" sees responses of origins only");
+            let error = self.source.error(line.span_of("name"), message);
+            error.expect(["`proxy`", "`forward`"]);
             return None;
         }
         Some(Some(name))

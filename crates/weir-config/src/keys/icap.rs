@@ -74,7 +74,7 @@ pub(crate) const ICAP: &[Key] = &[
         name: "icap",
         arguments: &[SERVICE],
         ..line(
-            "Have an ICAP service see the route's requests, and what `proxy` answers them.",
+            "Have an ICAP service see the route's requests, and what origins answer them.",
             "icap \"scanner\"",
         )
     },
