@@ -59,20 +59,30 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
 fn streams(page: &mut Page, stats: &StreamStats) {
     let single = [
         (
-            "weir_streams",
+            "weir_adapt_streams",
             "gauge",
             "Responses that are compressed while they come.",
             stats.open as u64,
         ),
-        ("weir_streams_total", "counter", "Responses compressed while they came.", stats.begun),
         (
-            "weir_streams_refused_total",
+            "weir_adapt_streams_total",
+            "counter",
+            "Responses compressed while they came.",
+            stats.begun,
+        ),
+        (
+            "weir_adapt_streams_refused_total",
             "counter",
             "Responses sent as they were, since there were too many streams.",
             stats.refused,
         ),
-        ("weir_streams_input_bytes_total", "counter", "Bytes that went in.", stats.bytes_in),
-        ("weir_streams_output_bytes_total", "counter", "Bytes that came out.", stats.bytes_out),
+        ("weir_adapt_streams_input_bytes_total", "counter", "Bytes that went in.", stats.bytes_in),
+        (
+            "weir_adapt_streams_output_bytes_total",
+            "counter",
+            "Bytes that came out.",
+            stats.bytes_out,
+        ),
     ];
     for (name, kind, help, value) in single {
         page.single(name, kind, help, value);
