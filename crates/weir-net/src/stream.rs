@@ -272,8 +272,9 @@ impl AsyncWrite for Stream {
         }
         // Closing a drained socket sends FIN just as shutdown would, one system call later. One
         // with unread input would be reset, and the response with it (RFC 9112 §9.6): end the
-        // output first, then read on until the client has seen it.
-        if self.drained && !self.socket.has_body_left() {
+        // output first, then read on until the client has seen it. Clients that multiplex send
+        // frames of their own accord (a PING, a WINDOW_UPDATE): none of theirs is drained for good.
+        if self.drained && !self.socket.has_body_left() && !self.socket.is_multiplexed() {
             return Poll::Ready(Ok(()));
         }
         ready!(crate::linger::poll_linger(&mut self, cx));

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -273,6 +273,35 @@ fn closing_lingers_until_the_client_has_seen_the_response() {
         stream.shutdown().await.unwrap();
     });
     assert_eq!(client.join().unwrap(), b"413");
+}
+
+/// What a client of HTTP/2 sends while the last response is on its way must not reset the connection.
+#[test]
+fn closing_lingers_where_clients_send_of_their_own_accord() {
+    let (fd, address) = listen();
+    let (is_read, may_send) = mpsc::channel();
+    let (has_sent, is_sent) = mpsc::channel();
+    let client = thread::spawn(move || {
+        let mut client = client(address, b"GOAWAY");
+        may_send.recv().unwrap();
+        client.write_all(b"PING").unwrap();
+        has_sent.send(()).unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        answer
+    });
+    run(async {
+        let table = Arc::new(ConnectionTable::new());
+        let mut stream = accept(&Listener::new(fd).unwrap(), &table).await;
+        stream.socket().set_multiplexed();
+        let mut more_than_all = [0; 64];
+        assert_eq!(stream.read(&mut more_than_all).await.unwrap(), b"GOAWAY".len());
+        is_read.send(()).unwrap();
+        is_sent.recv().unwrap();
+        stream.write_all(b"done").await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    assert_eq!(client.join().unwrap(), b"done");
 }
 
 #[test]
