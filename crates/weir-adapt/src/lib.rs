@@ -8,11 +8,13 @@
 
 pub mod adapters;
 pub mod ads;
+mod cost;
 pub mod helper;
 mod job;
 mod pool;
 pub mod stream;
 mod wire;
 
+pub use cost::DEAR;
 pub use job::{Job, Limits, Made, Outcome, Piece, Recipe, Step};
 pub use pool::{Pool, PoolSettings, Refused, Stats, judge};

@@ -275,7 +275,7 @@ fn closing_lingers_until_the_client_has_seen_the_response() {
     assert_eq!(client.join().unwrap(), b"413");
 }
 
-/// What a client of HTTP/2 sends while the last response is on its way must not reset the connection.
+/// What a client of HTTP/2 sends while the last response is on its way must not reset it.
 #[test]
 fn closing_lingers_where_clients_send_of_their_own_accord() {
     let (fd, address) = listen();

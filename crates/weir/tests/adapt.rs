@@ -13,12 +13,26 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use common::client::{Response, ask};
 use common::origin::{Origin, Received, Step, answer};
 use common::server::{Weir, command};
-use common::{PATIENCE, wait_for};
+use common::{PATIENCE, free_address, wait_for};
 
 const FRESH: &str = "Cache-Control: max-age=600\r\nETag: \"v1\"\r\n";
 
+/// Words in no order, of which a strong compression makes less than a quick one.
 fn text(seed: &str) -> Vec<u8> {
-    let line = |number| format!("{seed} {number}: water runs down to the weir, and over it.\n");
+    let words: Vec<String> = (0..400).map(|word| format!("{seed}{:x}", word * 7919)).collect();
+    let mut state = 7_u64;
+    let next = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // The first words are the most frequent.
+        let at = ((state >> 40) as f64 / (1 << 24) as f64).powi(2) * words.len() as f64;
+        words[at as usize].clone()
+    });
+    next.take(10_000).collect::<Vec<_>>().join(" ").into_bytes()
+}
+
+/// A line again and again, of which brotli's strongest level makes more than its quick one.
+fn monotony() -> Vec<u8> {
+    let line = |number| format!("a {number}: water runs down to the weir, and over it.\n");
     (0..2000).map(line).collect::<String>().into_bytes()
 }
 
@@ -36,11 +50,12 @@ fn get(address: SocketAddr, target: &str, accept: &str) -> Response {
     ask(address, "GET", target, &[("accept-encoding", accept)])
 }
 
-/// Asks until a variant is there.
+/// Asks until a variant is there, and no longer just its draft.
 fn variant(address: SocketAddr, target: &str, accept: &str) -> Response {
     let adapted = wait_for(PATIENCE, || {
         let response = get(address, target, accept);
-        response.header("content-encoding").is_some().then_some(response)
+        let is_draft = response.header("weir-adapt").is_some_and(|said| said.ends_with(";draft"));
+        (response.header("content-encoding").is_some() && !is_draft).then_some(response)
     });
     adapted.unwrap_or_else(|| panic!("no variant: {:?}", get(address, target, accept).headers))
 }
@@ -82,7 +97,7 @@ fn the_original_goes_out_until_its_variant_is_there() {
         let response = variant(address, "/", accept);
         assert_eq!(response.header("content-encoding"), Some(coding), "{accept}");
         assert_eq!(decoded(&response), text("a"), "{accept}");
-        assert!(response.body.len() < text("a").len() / 5);
+        assert!(response.body.len() < text("a").len() / 2);
         assert_eq!(response.header("vary"), Some("Accept-Encoding"));
         assert_eq!(response.header("etag"), Some(&*format!("\"v1-{coding}\"")));
         assert_eq!(response.header("content-type"), Some("text/html"));
@@ -122,6 +137,53 @@ fn variants_have_conditions_ranges_and_heads_of_their_own() {
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(head.header("content-length"), Some(&*whole.body.len().to_string()));
     assert_eq!(head.header("content-encoding"), Some("gzip"));
+}
+
+#[test]
+fn what_takes_long_has_a_draft_until_it_is_there() {
+    let served =
+        |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &text("a"));
+    let (_origin, _weir, address) = proxy(served, "compress \"zstd:19\" wait=\"20s\"");
+    get(address, "/", "zstd");
+    // The second waits, though not for as long as the strongest level takes.
+    let draft = get(address, "/", "zstd");
+    assert_eq!(draft.header("weir-adapt"), Some("zstd;q=3;draft"));
+    assert_eq!(draft.header("etag"), Some("\"v1-zstd-draft\""));
+    assert_eq!(decoded(&draft), text("a"));
+    let whole = variant(address, "/", "zstd");
+    assert_eq!(whole.header("weir-adapt"), Some("zstd;q=19"));
+    assert_eq!(whole.header("etag"), Some("\"v1-zstd\""));
+    assert_eq!(decoded(&whole), text("a"));
+    assert!(whole.body.len() < draft.body.len(), "{} {}", whole.body.len(), draft.body.len());
+    // Who has begun with the one does not go on with the other.
+    let on =
+        [("accept-encoding", "zstd"), ("range", "bytes=100-"), ("if-range", "\"v1-zstd-draft\"")];
+    let response = ask(address, "GET", "/", &on);
+    assert_eq!((response.status, response.body), (200, whole.body));
+}
+
+#[test]
+fn a_draft_stays_if_the_whole_is_no_smaller() {
+    let served = |_: &Received| {
+        answer("200 OK", &format!("{FRESH}Content-Type: text/html\r\n"), &monotony())
+    };
+    let origin = Origin::start(served);
+    let admin = free_address();
+    let site = format!("route \"/*\" {{ proxy \"{}\"; compress \"br:11\"; }}", origin.url());
+    let (_weir, address) =
+        Weir::front(&format!("server {{ workers 2; admin \"{admin}\"; }}"), &site);
+    let done = wait_for(PATIENCE, || {
+        get(address, "/", "br");
+        let page = ask(admin, "GET", "/metrics", &[("host", "localhost")]).body;
+        let page = String::from_utf8(page).unwrap();
+        page.contains("weir_adapt_jobs_total{result=\"made\"} 2").then(|| {
+            assert!(page.contains("\nweir_adapt_drafts_total 1\n"));
+        })
+    });
+    assert!(done.is_some(), "the draft and the whole");
+    let draft = get(address, "/", "br");
+    assert_eq!(draft.header("weir-adapt"), Some("br;q=4;draft"));
+    assert_eq!(decoded(&draft), monotony());
 }
 
 #[test]

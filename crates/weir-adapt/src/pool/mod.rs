@@ -20,6 +20,7 @@ use weir_arena::Arena;
 
 use self::queue::Queue;
 use self::strikes::Strikes;
+use crate::cost::DEAR;
 use crate::job::{Job, Limits, Outcome};
 use crate::wire;
 
@@ -51,8 +52,10 @@ pub fn judge(packet: &[u8], limits: &Limits) -> io::Result<Result<(u64, String),
 enum Priority {
     /// Somebody waits for it.
     Awaited,
-    /// Whoever comes later will have it.
-    Later,
+    /// Nobody does: whoever comes later will have it.
+    Cheap,
+    /// Likewise, and it costs more than [`DEAR`].
+    Dear,
 }
 
 /// Why a job is not even begun.
@@ -209,7 +212,8 @@ impl Pool {
         receiver.await.map_err(|_| Refused::Closed)
     }
 
-    /// Has a job done when there is time, unless that has been asked for already.
+    /// Has a job done when there is time, unless that has been asked for already; what costs much
+    /// after what costs little.
     ///
     /// # Errors
     /// Why it is not even begun.
@@ -218,7 +222,10 @@ impl Pool {
         job: Job,
         then: impl FnOnce(&Outcome) + Send + 'static,
     ) -> Result<(), Refused> {
-        self.submit(job, Box::new(then), Priority::Later, None)
+        let input_bytes = job.input.iter().map(|piece| piece.len() as u64).sum();
+        let is_dear = job.recipe.cost(input_bytes) > DEAR;
+        let priority = if is_dear { Priority::Dear } else { Priority::Cheap };
+        self.submit(job, Box::new(then), priority, None)
     }
 
     /// Whether a job waits or is being done.
@@ -238,7 +245,7 @@ impl Pool {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.shared.state.lock();
         state.waiters.get_mut(&key)?.push(sender);
-        state.queue.raise(key, Priority::Awaited);
+        state.queue.raise(key);
         Some(receiver)
     }
 
@@ -272,11 +279,13 @@ impl Pool {
         }
         if let Some(waiters) = state.waiters.get_mut(&key) {
             waiters.extend(waiter);
-            state.queue.raise(key, priority);
+            if priority == Priority::Awaited {
+                state.queue.raise(key);
+            }
             self.shared.counters.shared.fetch_add(1, Relaxed);
             return Ok(());
         }
-        // One that nobody waits for may make room.
+        // One of a lower priority may make room.
         let out = state.queue.push(task, priority).map_err(|_| Refused::Full)?;
         if let Some(out) = &out {
             state.waiters.remove(&out.job.key);

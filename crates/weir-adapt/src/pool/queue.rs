@@ -1,61 +1,70 @@
-//! Jobs that wait: those that somebody waits for first, each kind in order, so many in all.
+//! Jobs that wait: those that somebody waits for first, then those that cost little, then those
+//! that cost much; each kind in order, so many in all.
 
 use std::collections::VecDeque;
 
 use super::{Priority, Task};
 
+/// Of the jobs that nobody waits for every so many-th is one that costs much, if there is one, so
+/// that these come round however much of the others there is.
+const TURN_OF_DEAR: u32 = 8;
+
 /// Waiting jobs.
 pub(super) struct Queue {
-    awaited: VecDeque<Task>,
-    later: VecDeque<Task>,
+    /// By [`Priority`].
+    kinds: [VecDeque<Task>; 3],
     most: usize,
+    /// Jobs begun that nobody waited for.
+    turn: u32,
 }
 
 impl Queue {
     pub(super) fn new(most: usize) -> Queue {
-        Queue { awaited: VecDeque::new(), later: VecDeque::new(), most }
+        Queue { kinds: Default::default(), most, turn: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.awaited.len() + self.later.len()
+        self.kinds.iter().map(VecDeque::len).sum()
     }
 
-    /// Lets a job wait. One that nobody waits for makes room for one that somebody does.
+    /// Lets a job wait. One of a lower priority makes room for it; returns that.
     ///
     /// # Errors
     /// The task, if there is no room.
     pub(super) fn push(&mut self, task: Task, priority: Priority) -> Result<Option<Task>, Task> {
         let mut out = None;
         if self.len() >= self.most {
-            if priority == Priority::Later || self.later.is_empty() {
+            // The one that was asked for last: the others are about to be done.
+            let lower = &mut self.kinds[priority as usize + 1..];
+            out = lower.iter_mut().rev().find_map(VecDeque::pop_back);
+            if out.is_none() {
                 return Err(task);
             }
-            // The one that was asked for last: the others are about to be done.
-            out = self.later.pop_back();
         }
-        self.of(priority).push_back(task);
+        self.kinds[priority as usize].push_back(task);
         Ok(out)
     }
 
-    /// Somebody else wants the same, and perhaps waits for it.
-    pub(super) fn raise(&mut self, key: u128, priority: Priority) {
-        if priority == Priority::Awaited
-            && let Some(at) = self.later.iter().position(|task| task.job.key == key)
-            && let Some(task) = self.later.remove(at)
-        {
-            self.awaited.push_back(task);
-        }
+    /// Somebody waits for it now.
+    pub(super) fn raise(&mut self, key: u128) {
+        let [awaited, others @ ..] = &mut self.kinds;
+        let raised = others.iter_mut().find_map(|kind| {
+            let at = kind.iter().position(|task| task.job.key == key)?;
+            kind.remove(at)
+        });
+        awaited.extend(raised);
     }
 
     /// The next one.
     pub(super) fn pop(&mut self) -> Option<Task> {
-        self.awaited.pop_front().or_else(|| self.later.pop_front())
-    }
-
-    fn of(&mut self, priority: Priority) -> &mut VecDeque<Task> {
-        match priority {
-            Priority::Awaited => &mut self.awaited,
-            Priority::Later => &mut self.later,
+        let [awaited, cheap, dear] = &mut self.kinds;
+        if let Some(task) = awaited.pop_front() {
+            return Some(task);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        match self.turn.is_multiple_of(TURN_OF_DEAR) {
+            true => dear.pop_front().or_else(|| cheap.pop_front()),
+            false => cheap.pop_front().or_else(|| dear.pop_front()),
         }
     }
 }
@@ -64,6 +73,7 @@ impl Queue {
 mod tests {
     use std::time::Duration;
 
+    use super::Priority::{Awaited, Cheap, Dear};
     use super::*;
     use crate::job::{Job, Limits, Recipe};
 
@@ -74,40 +84,64 @@ mod tests {
         Task { job: Box::new(job), then: Box::new(|_| {}) }
     }
 
+    /// Which was displaced, or that it was refused.
+    fn push(queue: &mut Queue, key: u128, priority: Priority) -> Result<Option<u128>, ()> {
+        let pushed = queue.push(task(key), priority);
+        pushed.map(|out| out.map(|task| task.job.key)).map_err(|task| assert_eq!(task.job.key, key))
+    }
+
     fn keys(queue: &mut Queue) -> Vec<u128> {
         std::iter::from_fn(|| queue.pop()).map(|task| task.job.key).collect()
     }
 
     #[test]
-    fn awaited_jobs_go_first_and_displace_others() {
+    fn who_goes_first_displaces_who_goes_last() {
         let mut queue = Queue::new(3);
-        assert!(queue.push(task(1), Priority::Later).is_ok());
-        assert!(queue.push(task(2), Priority::Later).is_ok());
-        assert!(queue.push(task(3), Priority::Awaited).is_ok());
-        let refused = queue.push(task(4), Priority::Later);
-        assert_eq!(refused.map_err(|task| task.job.key).map(|_| ()), Err(4));
-        let out = queue.push(task(5), Priority::Awaited).ok().flatten();
-        assert_eq!(out.map(|task| task.job.key), Some(2));
-        assert_eq!(keys(&mut queue), [3, 5, 1]);
+        for (key, priority, expected) in [
+            (1, Cheap, Ok(None)),
+            (2, Cheap, Ok(None)),
+            (3, Awaited, Ok(None)),
+            (4, Cheap, Err(())),
+            (5, Dear, Err(())),
+            (6, Awaited, Ok(Some(2))),
+            (7, Awaited, Ok(Some(1))),
+            (8, Awaited, Err(())),
+        ] {
+            assert_eq!(push(&mut queue, key, priority), expected, "{key}");
+        }
+        assert_eq!(keys(&mut queue), [3, 6, 7]);
+        for (key, priority, expected) in [
+            (1, Dear, Ok(None)),
+            (2, Cheap, Ok(None)),
+            (3, Dear, Ok(None)),
+            (4, Cheap, Ok(Some(3))),
+            (5, Awaited, Ok(Some(1))),
+            (6, Awaited, Ok(Some(4))),
+        ] {
+            assert_eq!(push(&mut queue, key, priority), expected, "{key}");
+        }
+        assert_eq!(keys(&mut queue), [5, 6, 2]);
     }
 
     #[test]
-    fn a_job_that_is_refused_displaces_nobody() {
-        let mut queue = Queue::new(1);
-        assert!(queue.push(task(1), Priority::Later).is_ok());
-        assert!(queue.push(task(2), Priority::Later).is_err());
-        assert_eq!(keys(&mut queue), [1]);
+    fn what_costs_much_goes_last_and_comes_round() {
+        let mut queue = Queue::new(99);
+        for key in 0..10 {
+            push(&mut queue, 100 + key, Dear).unwrap();
+            push(&mut queue, key, Cheap).unwrap();
+        }
+        assert_eq!(keys(&mut queue)[..11], [0, 1, 2, 3, 4, 5, 6, 100, 7, 8, 9]);
     }
 
     #[test]
     fn who_is_waited_for_meanwhile_moves_up() {
         let mut queue = Queue::new(9);
-        for key in 1..=3 {
-            assert!(queue.push(task(key), Priority::Later).is_ok());
+        push(&mut queue, 1, Dear).unwrap();
+        push(&mut queue, 2, Cheap).unwrap();
+        push(&mut queue, 3, Cheap).unwrap();
+        for key in [3, 1, 9, 3] {
+            queue.raise(key);
         }
-        queue.raise(2, Priority::Awaited);
-        queue.raise(3, Priority::Later);
-        queue.raise(9, Priority::Awaited);
-        assert_eq!(keys(&mut queue), [2, 1, 3]);
+        assert_eq!(keys(&mut queue), [3, 1, 2]);
     }
 }

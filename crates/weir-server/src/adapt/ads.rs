@@ -14,6 +14,7 @@ use weir_adapt::ads::{Ads, Kind, Neutral, Question, Verdict};
 use weir_cache::Cache;
 use weir_config::{self as config, Config};
 
+use super::effort::Effort;
 use crate::error::StartError;
 use crate::pipeline::WEIR_ADAPT;
 
@@ -103,11 +104,14 @@ pub(crate) struct Counts {
     pub(crate) partial: AtomicU64,
     /// Elements that were taken out of pages by lists.
     pub(crate) hidden: AtomicU64,
+    /// Variants of which a draft was made first.
+    pub(crate) drafts: AtomicU64,
 }
 
 impl Counts {
-    /// Takes note of a page that was changed, by what its helper says of it.
-    pub(crate) fn note(&self, detail: &str) {
+    /// Takes note of a variant that is made for the first time, by what its helper says of it.
+    pub(super) fn note(&self, detail: &str, effort: Effort) {
+        self.drafts.fetch_add(u64::from(effort == Effort::Draft), Relaxed);
         let Some(html) = detail.split(", ").find(|step| step.starts_with("html;")) else { return };
         self.rewritten.fetch_add(1, Relaxed);
         for parameter in html.split(';').skip(1) {
@@ -237,10 +241,11 @@ mod tests {
     fn what_helpers_say_is_counted() {
         let counts = Counts::default();
         for detail in ["html;changed=3;hidden=2;partial, br;q=5", "br;q=5", "html;changed=1"] {
-            counts.note(detail);
+            counts.note(detail, Effort::Draft);
         }
         let of = |count: &AtomicU64| count.load(Relaxed);
+        counts.note("br;q=5", Effort::Whole);
         let seen = (of(&counts.rewritten), of(&counts.partial), of(&counts.hidden));
-        assert_eq!(seen, (2, 1, 2));
+        assert_eq!((seen, of(&counts.drafts)), ((2, 1, 2), 3));
     }
 }

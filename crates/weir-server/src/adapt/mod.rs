@@ -5,6 +5,7 @@ mod adapter;
 mod ads;
 mod compress;
 mod declined;
+mod effort;
 mod html;
 mod image;
 mod offers;
@@ -15,15 +16,17 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use weir_adapt::adapters::compress::Compress;
 use weir_adapt::stream::{Coder, Coders, StreamStats};
-use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Stats};
+use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Recipe, Stats};
 use weir_arena::Arena;
 use weir_cache::{Cache, Key, Object};
 use weir_config as config;
 
 use self::declined::Declined;
+use self::effort::Effort;
 use crate::error::StartError;
 pub(crate) use adapter::{Asked, Shape};
 pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, field};
+pub(crate) use effort::is_draft;
 pub use html::rewriting as html_rewriting;
 pub use image::step as image_step;
 pub(crate) use image::{ImageQuery, Misasked, Pictures};
@@ -65,10 +68,27 @@ pub(crate) struct Wanted<'a> {
     pub(crate) key: Key,
 }
 
+/// How it is to be made.
+struct Order {
+    recipe: Recipe,
+    effort: Effort,
+    /// Bytes of the draft whose place it is to take; it must have fewer.
+    draft_bytes: Option<u64>,
+}
+
 impl Wanted<'_> {
     /// What all who want the same have in common.
     fn job_key(&self) -> u128 {
         u128::from(self.original.body().id()) << 64 | u128::from(self.variant.fingerprint)
+    }
+
+    /// The same of those who have its draft, and want what that stands for.
+    fn whole_key(&self) -> u128 {
+        !self.job_key()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.original.body().len()
     }
 }
 
@@ -99,14 +119,35 @@ impl Adaptation {
         self.pool.get_or_init(start).as_ref()
     }
 
-    /// Has a variant made and stored, if that is not under way. Returns why it is not there, a word
-    /// for the response.
+    /// Has a variant made and stored, or its draft if there is one, unless that is under way.
+    /// Returns why it is not there, a word for the response.
     pub(crate) fn want(&self, cache: &Cache, wanted: Wanted<'_>) -> &'static str {
+        let whole = wanted.variant.recipe();
+        let draft = whole.draft(wanted.bytes());
+        let effort = if draft.is_some() { Effort::Draft } else { Effort::Whole };
+        let recipe = draft.unwrap_or(whole);
+        self.order(cache, wanted.job_key(), wanted, Order { recipe, effort, draft_bytes: None })
+    }
+
+    /// Has a variant made that a draft stands for, and stored in its place if it is smaller.
+    pub(crate) fn complete(&self, cache: &Cache, wanted: Wanted<'_>, draft: &Object) {
+        let recipe = wanted.variant.recipe();
+        let draft_bytes = Some(draft.body().len());
+        let order = Order { recipe, effort: Effort::Whole, draft_bytes };
+        self.order(cache, wanted.whole_key(), wanted, order);
+    }
+
+    fn order(
+        &self,
+        cache: &Cache,
+        key: u128,
+        wanted: Wanted<'_>,
+        Order { recipe, effort, draft_bytes }: Order,
+    ) -> &'static str {
         if self.settings.helpers == 0 {
             return "off";
         }
         let Some(pool) = self.pool() else { return "failed" };
-        let key = wanted.job_key();
         if pool.is_pending(key) {
             return "pending";
         }
@@ -118,7 +159,7 @@ impl Adaptation {
             key,
             input: original.body().chunks().to_vec(),
             tables: variant.tables(),
-            recipe: variant.recipe(),
+            recipe,
             limits: self.limits,
         };
         let (original, variant) = (Arc::clone(original), variant.clone());
@@ -128,9 +169,14 @@ impl Adaptation {
         let store = move |outcome: &Outcome| {
             pictures.note(&recipe, original.body().len(), outcome);
             match outcome {
+                Outcome::Made(made) if draft_bytes.is_some_and(|d| made.body.len() as u64 >= d) => {
+                    declined.lock().add(key, "not-smaller");
+                }
                 Outcome::Made(made) => {
-                    counts.note(&made.detail);
-                    variant.store(&cache, &stored_as, &original, made);
+                    if draft_bytes.is_none() {
+                        counts.note(&made.detail, effort);
+                    }
+                    variant.store(&cache, &stored_as, &original, made, effort);
                 }
                 Outcome::Original(why) => declined.lock().add(key, why),
                 Outcome::Failed(cause) => {

@@ -18,6 +18,7 @@ use weir_http::vary::{self, Vary};
 
 use super::adapter::{Adapter, Asked, Chosen, Shape};
 use super::compress::Compress;
+use super::effort::Effort;
 use super::html::Html;
 use super::image::{Image, ImageQuery};
 use crate::error::StartError;
@@ -194,7 +195,14 @@ impl Variant {
     }
 
     /// Stores what was made of an original.
-    pub(super) fn store(&self, cache: &Cache, key: &Key, original: &Object, made: &Made) {
+    pub(super) fn store(
+        &self,
+        cache: &Cache,
+        key: &Key,
+        original: &Object,
+        made: &Made,
+        effort: Effort,
+    ) {
         let mut headers = HeaderMap::new();
         if let Some(coding) = self.chosen.last().and_then(|last| last.coding) {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
@@ -204,11 +212,11 @@ impl Variant {
             headers.insert(header::CONTENT_TYPE, content_type);
         }
         if let Some(tag) = original.headers().get(header::ETAG)
-            && let Some(tag) = tag_of(tag, &self.name())
+            && let Some(tag) = tag_of(tag, &(self.name() + effort.tag()))
         {
             headers.insert(header::ETAG, tag);
         }
-        if let Ok(detail) = HeaderValue::try_from(made.detail.as_str()) {
+        if let Ok(detail) = HeaderValue::try_from(made.detail.clone() + effort.mark()) {
             headers.insert(WEIR_ADAPT, detail);
         }
         let head = Head {

@@ -49,6 +49,9 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
         page.single(name, kind, help, value);
     }
     streams(page, &shared.adaptation.streams());
+    let drafts = shared.metrics.pages.drafts.load(Relaxed);
+    let help = "Variants of which a draft was made first.";
+    page.single("weir_adapt_drafts_total", "counter", help, drafts);
     pages(page, &shared.metrics.pages);
     pictures(page, &shared.metrics.pictures);
     let name = "weir_adapt_busy_seconds_total";

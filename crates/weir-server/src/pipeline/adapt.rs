@@ -18,7 +18,7 @@ use weir_origin::upstream::ResponseBody;
 use super::coded::Coded;
 use super::look_up;
 use super::whole::Whole;
-use crate::adapt::{Asked, Offers, Plan, Shape, Variant, Wanted};
+use crate::adapt::{Asked, Offers, Plan, Shape, Variant, Wanted, is_draft};
 use crate::connection::Connection;
 use crate::live::Route;
 use crate::record::Record;
@@ -164,6 +164,10 @@ fn of(
     let part = part ^ variant.fingerprint;
     if let Some(found) = shared.cache.derived(&key, from, now_ms) {
         route.variants.touch(part, now_ms);
+        if is_draft(&found) {
+            let wanted = Wanted { original, variant, key: key.to_key() };
+            shared.adaptation.complete(&shared.cache, wanted, &found);
+        }
         return Fit::Variant(found);
     }
     if !look_up::admit(connection, route, part, now_ms) {

@@ -1,0 +1,41 @@
+//! What takes long to make has a draft: the same with less effort, which clients get until the whole
+//! is there.
+
+use weir_cache::Object;
+
+use crate::pipeline::WEIR_ADAPT;
+
+/// How much effort went into a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// As much as a client should have to wait for; what its route asks for follows.
+    Draft,
+    Whole,
+}
+
+/// Ends what `Weir-Adapt` says of a draft.
+const DRAFT: &str = ";draft";
+
+impl Effort {
+    /// What it adds to a variant's name: other bytes have another entity tag.
+    pub(super) const fn tag(self) -> &'static str {
+        match self {
+            Effort::Draft => "-draft",
+            Effort::Whole => "",
+        }
+    }
+
+    /// What it adds to `Weir-Adapt`.
+    pub(super) const fn mark(self) -> &'static str {
+        match self {
+            Effort::Draft => DRAFT,
+            Effort::Whole => "",
+        }
+    }
+}
+
+/// Whether a stored variant stands for one that is still to be made.
+pub(crate) fn is_draft(variant: &Object) -> bool {
+    let said = variant.headers().get(WEIR_ADAPT);
+    said.is_some_and(|said| said.as_bytes().ends_with(DRAFT.as_bytes()))
+}
