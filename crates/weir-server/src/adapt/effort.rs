@@ -1,5 +1,5 @@
-//! What takes long to make has a draft: the same with less effort, which clients get until the whole
-//! is there.
+//! What takes long to make has a draft: the same with less effort, which clients get until the
+//! whole is there.
 
 use weir_cache::Object;
 
