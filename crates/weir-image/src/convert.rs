@@ -227,7 +227,7 @@ impl Work<'_> {
     fn still(&self, picture: &Picture, format: Format) -> Result<Made, Error> {
         let quality = self.wish.quality.of(format);
         let is_drawn = self.probe.source.is_lossless();
-        let mut coding = Coding { format, quality, is_drawn };
+        let mut coding = Coding { format, quality, is_drawn, is_trial: false };
         let loses_nothing = coding.loses_nothing(picture);
         let wanted = self.wish.score.filter(|_| !loses_nothing);
         let found = wanted.map(|score| likeness::find(picture, &coding, score)).transpose()?;

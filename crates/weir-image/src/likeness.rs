@@ -44,7 +44,7 @@ pub(crate) fn find(picture: &Picture, coding: &Coding, score: u8) -> Result<Foun
         Ssimulacra2Reference::new(&slice).map_err(|error| Error::codec("ssimulacra2", error))
     })?;
     let judge = |quality: u8| -> Result<Found, Error> {
-        let made = encode(&part, &Coding { quality, ..*coding })?;
+        let made = encode(&part, &Coding { quality, is_trial: true, ..*coding })?;
         let seen = decoded(&made)?.over([255; 3]);
         let score = reference.compare(&slice(&seen)?);
         let score = score.map_err(|error| Error::codec("ssimulacra2", error))?;

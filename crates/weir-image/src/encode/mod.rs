@@ -19,6 +19,8 @@ pub(crate) struct Coding {
     pub(crate) quality: u8,
     /// It came from a format that loses nothing: what has few colours is to lose nothing either.
     pub(crate) is_drawn: bool,
+    /// It is only looked at: it need not be as small as it can be.
+    pub(crate) is_trial: bool,
 }
 
 /// Writes a picture, in a format that can hold it.
@@ -28,7 +30,7 @@ pub(crate) struct Coding {
 pub(crate) fn encode(picture: &Picture, coding: &Coding) -> Result<Vec<u8>, Error> {
     let quality = coding.quality.clamp(1, 100);
     match coding.format {
-        Format::Avif => avif::encode(picture, quality),
+        Format::Avif => avif::encode(picture, quality, coding.is_trial),
         Format::WebP => webp::encode(picture, quality, coding.loses_nothing(picture)),
         Format::Jpeg => jpeg::encode(picture, quality),
         Format::Png => png::encode(picture),
