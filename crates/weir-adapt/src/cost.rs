@@ -34,7 +34,7 @@ impl Recipe {
     /// Processor time that it takes for an input of so many bytes, roughly.
     #[must_use]
     pub fn cost(&self, input_bytes: u64) -> Duration {
-        let rate: u64 = self.steps.iter().map(rate_ns).sum();
+        let rate: u64 = self.steps.iter().map(Step::ns_per_byte).sum();
         Duration::from_nanos(rate.saturating_mul(input_bytes))
     }
 
@@ -50,13 +50,16 @@ impl Recipe {
     }
 }
 
-/// Nanoseconds for a byte of input.
-fn rate_ns(step: &Step) -> u64 {
-    match step {
-        Step::Compress(compress) => compress_ns(compress),
-        Step::Decode(codings) => DECODE_NS * codings.len() as u64,
-        Step::Html(_) => HTML_NS,
-        Step::Image(image) => image_ns(image),
+impl Step {
+    /// Nanoseconds of processor time for a byte of input, roughly.
+    #[must_use]
+    pub fn ns_per_byte(&self) -> u64 {
+        match self {
+            Step::Compress(compress) => compress_ns(compress),
+            Step::Decode(codings) => DECODE_NS * codings.len() as u64,
+            Step::Html(_) => HTML_NS,
+            Step::Image(image) => image_ns(image),
+        }
     }
 }
 

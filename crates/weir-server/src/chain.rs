@@ -6,6 +6,8 @@ use std::sync::Arc;
 use weir_config::{At, Pattern, Use};
 use weir_plugin::{Attachment, Generation, Plugin, Plugins};
 
+use crate::adapt::declared::{Cost, Declaration, Declares, Stage};
+
 /// A route's plugins.
 #[derive(Default)]
 pub(crate) struct Chain {
@@ -36,6 +38,27 @@ impl Link {
     #[inline]
     pub(crate) fn only(&self) -> Option<&Arc<Generation>> {
         self.only.as_ref()
+    }
+}
+
+impl Declares for Link {
+    fn declaration(&self) -> Option<Declaration> {
+        let generation = self.only.clone().or_else(|| self.plugin.active())?;
+        let hooks = generation.hooks();
+        let stage = match self.at {
+            At::Fill => Stage::Fill,
+            At::Delivery => Stage::Delivery,
+        };
+        // A part of the cache may be named before it is asked.
+        let key = hooks.looks_up().then(|| "what it names".to_owned());
+        hooks.sees_responses().then(|| Declaration {
+            name: self.plugin.name().to_owned().into(),
+            stage,
+            takes: Vec::new(),
+            key: key.into_iter().collect(),
+            cost: Cost::Worker { mean_ns: generation.stats().request_mean_ns() },
+            streams: true,
+        })
     }
 }
 

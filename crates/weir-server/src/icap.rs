@@ -10,6 +10,7 @@ use std::time::Duration;
 use weir_config::{self as config, Config};
 use weir_icap::{Address, Service, Settings};
 
+use crate::adapt::declared::{Cost, Declaration, Declares, Stage};
 use crate::live::Live;
 
 /// An `icap` block, ready to be asked.
@@ -73,6 +74,20 @@ impl Icap {
     pub(crate) fn watched(&self) -> impl Iterator<Item = (&'static str, &Watched)> {
         let both = [("reqmod", &self.requests), ("respmod", &self.responses)];
         both.into_iter().filter_map(|(method, watched)| Some((method, watched.as_ref()?)))
+    }
+}
+
+impl Declares for Icap {
+    fn declaration(&self) -> Option<Declaration> {
+        self.responses.as_ref()?;
+        Some(Declaration {
+            name: self.config.name.clone().into(),
+            stage: Stage::Fill,
+            takes: Vec::new(),
+            key: Vec::new(),
+            cost: Cost::service(self.config.timeout),
+            streams: true,
+        })
     }
 }
 

@@ -11,8 +11,10 @@ use http::{HeaderValue, StatusCode, Uri};
 use weir_adapt::Step;
 use weir_adapt::adapters::compress as codec;
 
+use super::declared::Declares;
+
 /// A kind of adaptation as a route has it.
-pub(crate) trait Adapter: Send + Sync {
+pub(crate) trait Adapter: Declares + Send + Sync {
     /// Whether it might make something else of a response.
     fn takes(&self, shape: &Shape<'_>) -> bool;
 

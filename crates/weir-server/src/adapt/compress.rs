@@ -12,6 +12,7 @@ use weir_config::{self as config, CompressFormat, Strength};
 use weir_http::negotiate::{self, Coding as Accepted};
 
 use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::declared::{Cost, Declaration, Declares, Stage};
 
 /// `compress` of a route.
 pub(super) struct Compress {
@@ -32,6 +33,21 @@ impl Compress {
         let best = negotiate::accept_encoding(asked.headers, &self.accepted)?;
         let at = self.accepted.iter().position(|coding| *coding == best)?;
         self.settings.formats.get(at)
+    }
+}
+
+impl Declares for Compress {
+    fn declaration(&self) -> Option<Declaration> {
+        let format = self.settings.formats.first()?;
+        let step = codec::Compress { coding: coding(format.coding), level: format.level };
+        Some(Declaration {
+            name: "compress".into(),
+            stage: Stage::Variant,
+            takes: self.settings.types.0.clone(),
+            key: self.looks_at().iter().map(ToString::to_string).collect(),
+            cost: Cost::helpers(Step::Compress(step).ns_per_byte(), self.settings.wait),
+            streams: self.settings.stream,
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use weir_adapt::ads::Ads;
 use weir_config as config;
 
 use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::declared::{Cost, Declaration, Declares, Stage};
 
 /// Whatever is coded anew in the coding that it came in is coded about as well as most servers do.
 const GZIP_LEVEL: u32 = 6;
@@ -55,6 +56,21 @@ impl Html {
             wait,
             recodes,
         }
+    }
+}
+
+impl Declares for Html {
+    fn declaration(&self) -> Option<Declaration> {
+        let rewriting = Rewriting { html: self.html.clone(), ..Rewriting::default() };
+        Some(Declaration {
+            name: if self.ads.is_some() { "html-ads" } else { "html" }.into(),
+            stage: Stage::Variant,
+            takes: vec!["text/html".to_owned()],
+            // Lists hide what they hide on a host.
+            key: self.ads.iter().map(|_| "host".to_owned()).collect(),
+            cost: Cost::helpers(Step::Html(rewriting).ns_per_byte(), self.wait),
+            streams: self.streams(),
+        })
     }
 }
 

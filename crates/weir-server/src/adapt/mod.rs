@@ -4,6 +4,7 @@
 mod adapter;
 mod ads;
 mod compress;
+pub(crate) mod declared;
 mod declined;
 mod effort;
 mod html;

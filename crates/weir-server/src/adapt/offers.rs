@@ -18,6 +18,7 @@ use weir_http::vary::{self, Vary};
 
 use super::adapter::{Adapter, Asked, Chosen, Shape};
 use super::compress::Compress;
+use super::declared::Declaration;
 use super::effort::Effort;
 use super::html::Html;
 use super::image::{Image, ImageQuery};
@@ -78,6 +79,11 @@ impl Offers {
             adapters.push(Box::new(Compress::new(compress)));
         }
         Ok((!adapters.is_empty()).then_some(Offers { adapters, image_query }))
+    }
+
+    /// What its adapters declare.
+    pub(super) fn declarations(&self) -> impl Iterator<Item = Declaration> {
+        self.adapters.iter().filter_map(|adapter| adapter.declaration())
     }
 
     /// Whether a response might be sent as another one. `len` is that of its content, if it is

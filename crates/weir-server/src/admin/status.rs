@@ -1,5 +1,6 @@
 //! The server's state as JSON: what `weir status` shows.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde::Serialize;
@@ -7,6 +8,8 @@ use weir_origin::upstream::GroupStatus;
 
 use super::guard::{self, GuardStatus};
 use crate::Server;
+use crate::adapt::declared::{self, Declaration};
+use crate::live::{Live, Route};
 use crate::metrics::CacheResult;
 
 /// The server at one moment.
@@ -22,6 +25,7 @@ pub(super) struct Status {
     connections: Connections,
     cache: CacheStatus,
     routes: Vec<RouteStatus>,
+    adapters: Vec<AdapterStatus>,
     upstreams: Vec<GroupStatus>,
     guard: GuardStatus,
 }
@@ -57,6 +61,15 @@ struct RouteStatus {
     body_bytes: u64,
     p50_us: Option<u64>,
     p99_us: Option<u64>,
+}
+
+/// What works on a route's responses, in order.
+#[derive(Debug, Serialize)]
+struct AdapterStatus {
+    site: String,
+    route: String,
+    #[serde(flatten)]
+    declared: Declaration,
 }
 
 /// Takes the state.
@@ -97,9 +110,23 @@ pub(super) fn status(server: &Server) -> Status {
             evictions: stats.evictions,
         },
         routes: routes(server),
+        adapters: adapters(&live),
         upstreams,
         guard: guard::status(server),
     }
+}
+
+fn adapters(live: &Live) -> Vec<AdapterStatus> {
+    let routes = live.sites.iter().flat_map(|site| site.routes.iter());
+    let of = |route: &Arc<Route>| {
+        let row = |declared| AdapterStatus {
+            site: route.site.name.clone(),
+            route: route.metrics.route.clone(),
+            declared,
+        };
+        declared::of(route).into_iter().map(row).collect::<Vec<_>>()
+    };
+    routes.flat_map(of).collect()
 }
 
 fn routes(server: &Server) -> Vec<RouteStatus> {

@@ -59,6 +59,7 @@ fn render(status: &Value) -> String {
         cache["evictions"]
     );
     routes(&mut text, status);
+    adapters(&mut text, status);
     upstreams(&mut text, status);
     text.push('\n');
     text.push_str(&guard_status::render(&status["guard"], Some(RULES_SHOWN), SystemTime::now()));
@@ -87,6 +88,44 @@ fn routes(text: &mut String, status: &Value) {
             latency(&route["p50_us"]),
             latency(&route["p99_us"])
         );
+    }
+}
+
+/// What works on responses, route by route, in order.
+fn adapters(text: &mut String, status: &Value) {
+    let rows = status["adapters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !rows.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n{:<32} {:<9} {:<16} {:<8} {:<22} by",
+            "adapters", "at", "name", "streams", "costs"
+        );
+    }
+    for row in rows {
+        let said = |key: &str| row[key].as_str().unwrap_or_default();
+        let key = row["key"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let key: Vec<&str> = key.collect();
+        let _ = writeln!(
+            text,
+            "{:<32} {:<9} {:<16} {:<8} {:<22} {}",
+            format!("{}{}", said("site"), said("route")),
+            said("stage"),
+            said("name"),
+            if row["streams"] == true { "yes" } else { "no" },
+            cost(&row["cost"]),
+            if key.is_empty() { "-".to_owned() } else { key.join(", ") }
+        );
+    }
+}
+
+fn cost(cost: &Value) -> String {
+    match cost["paid_by"].as_str().unwrap_or_default() {
+        "helpers" => format!("{} ns a byte, helpers", cost["ns_per_byte"]),
+        "worker" => match cost["mean_ns"].as_u64() {
+            Some(ns) => format!("{} µs a request", ns as f64 / 1000.0),
+            None => "not measured yet".to_owned(),
+        },
+        _ => format!("up to {} ms, service", cost["timeout_ms"]),
     }
 }
 

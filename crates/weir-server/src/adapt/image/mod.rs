@@ -20,6 +20,7 @@ use weir_http::accept;
 use weir_image::{Fit, Format, Limits, Quality, Size, Wish};
 
 use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::declared::{Cost, Declaration, Declares, Stage};
 pub(crate) use counts::Pictures;
 use hints::{DPR, SAVE_DATA, SEC_CH_DPR};
 pub(crate) use query::{ImageQuery, Misasked};
@@ -90,6 +91,21 @@ impl Image {
             wish.size = hints::scaled(wish.size, hints::ratio(headers, max));
         }
         wish
+    }
+}
+
+impl Declares for Image {
+    fn declaration(&self) -> Option<Declaration> {
+        let step = codec::Image { wish: self.wish.clone(), limits: self.limits };
+        let query = self.query.iter().map(|_| "query".to_owned());
+        Some(Declaration {
+            name: "image".into(),
+            stage: Stage::Variant,
+            takes: TYPES.map(str::to_owned).to_vec(),
+            key: self.looks_at().iter().map(ToString::to_string).chain(query).collect(),
+            cost: Cost::helpers(Step::Image(step).ns_per_byte(), self.wait()),
+            streams: false,
+        })
     }
 }
 
