@@ -94,7 +94,8 @@ pub fn validate_connect<'a>(
     version: Version,
     headers: &'a HeaderMap,
 ) -> Result<Host<'a>, Malformed> {
-    if !matches!(version, Version::HTTP_11 | Version::HTTP_2) {
+    // Some clients ask for tunnels by HTTP/1.0, and speak what they like inside.
+    if !matches!(version, Version::HTTP_10 | Version::HTTP_11 | Version::HTTP_2) {
         return Err(Malformed::Version);
     }
     let fields = scan(headers)?;

@@ -260,11 +260,13 @@ proptest! {
 
 #[test]
 fn tunnels() {
-    let check = |target: &str, fields: &[(&str, &str)], expected| {
+    let check = |target: &str, fields: &[(&str, &str)], expected: Result<String, Malformed>| {
         let headers = headers(fields);
         let uri: Uri = target.parse().unwrap();
-        let host = validate_connect(&uri, H1, &headers).map(|host| host.to_string());
-        assert_eq!(host, expected, "{target} {fields:?}");
+        for version in [Version::HTTP_10, H1] {
+            let host = validate_connect(&uri, version, &headers).map(|host| host.to_string());
+            assert_eq!(host, expected, "{version:?} {target} {fields:?}");
+        }
     };
     let a = ("host", "a:443");
     check("a:443", &[a], Ok("a:443".to_owned()));
@@ -278,5 +280,8 @@ fn tunnels() {
     check("http://a:443/", &[a], Err(Malformed::Target));
     check("user@a:443", &[a], Err(Malformed::Host));
     check("a:443", &[a, ("content-length", "0")], Err(Malformed::ConnectContent));
-    check("a:443", &[a, ("transfer-encoding", "chunked")], Err(Malformed::ConnectContent));
+    let headers = headers(&[a, ("transfer-encoding", "chunked")]);
+    let uri: Uri = "a:443".parse().unwrap();
+    let refused = validate_connect(&uri, H1, &headers).map(|host| host.to_string());
+    assert_eq!(refused, Err(Malformed::ConnectContent));
 }

@@ -28,6 +28,7 @@ use self::edits::{edits, header_value, status_code};
 pub(crate) use self::forward::{ForwardProxy, Origin};
 pub(crate) use self::proxy::{ProxySource, Toward};
 use self::tls::{Tls, build_tls};
+use self::users::AllUsers;
 pub(crate) use self::users::{Asking, Word};
 use crate::access_log::AccessLog;
 use crate::adapt::{self, AdsLists, Blocking, Offers};
@@ -50,6 +51,7 @@ pub(crate) struct Live {
     pub(crate) groups: HashMap<String, Arc<Upstream>>,
     /// ICAP services by name.
     pub(crate) icap: HashMap<String, Arc<Icap>>,
+    users: AllUsers,
     pub(crate) logs: Vec<Arc<AccessLog>>,
     /// Counts up with every load.
     pub(crate) generation: u64,
@@ -180,7 +182,12 @@ impl Live {
         let routes = routes.flat_map(|site| site.routes.iter());
         let variants = routes.map(|route| (route.scope, Arc::clone(&route.variants))).collect();
         let icap = icap::build(&config, around.workers, previous);
-        let kept = Kept { variants, icap, lists: AdsLists::load(&config, around.cache)? };
+        let kept = Kept {
+            variants,
+            icap,
+            lists: AdsLists::load(&config, around.cache)?,
+            users: users::build(&config, previous)?,
+        };
         let sites = config
             .sites
             .iter()
@@ -191,6 +198,7 @@ impl Live {
             sites,
             groups,
             icap: kept.icap,
+            users: kept.users,
             logs,
             generation: previous.map_or(1, |live| live.generation + 1),
             config,
@@ -360,6 +368,7 @@ struct Kept {
     variants: HashMap<u64, Arc<Variants>>,
     icap: HashMap<String, Arc<Icap>>,
     lists: AdsLists,
+    users: AllUsers,
 }
 
 fn build_site(
@@ -405,7 +414,7 @@ fn build_route(
         }),
         config::Source::Proxy(proxy) => Source::Proxy(ProxySource::build(proxy, groups, scope)?),
         config::Source::Forward(settings) => {
-            let proxy = ForwardProxy::build(settings, config, around)?;
+            let proxy = ForwardProxy::build(settings, config, &kept.users, around)?;
             Source::Proxy(ProxySource::forward(proxy, scope))
         }
         config::Source::Redirect { status, location } => {

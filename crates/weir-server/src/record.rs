@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::{HeaderMap, Method, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use weir_guard::{ClassId, ClassRef};
 use weir_http::head::PlainGet;
 
@@ -41,6 +41,8 @@ pub(crate) struct Record {
     decided: Option<Decided>,
     /// Why it was not its turn at the upstream.
     pub(crate) shed: Option<&'static str>,
+    /// What the client showed to be let use a forward proxy; nobody else is to see it.
+    credentials: Option<Box<HeaderValue>>,
     /// The body is such a one: should it be cut for whatever reason, the connection is reset.
     is_unbounded: bool,
 }
@@ -72,6 +74,7 @@ impl Record {
             passage: None,
             decided: None,
             shed: None,
+            credentials: None,
             is_unbounded: false,
         }
     }
@@ -140,6 +143,16 @@ impl Record {
     /// Plugins have sent the request to another route.
     pub(crate) fn change_route(&mut self, route: &Arc<Route>) {
         self.route = Some(Arc::clone(route));
+    }
+
+    /// Takes over what the client showed to be let use a forward proxy.
+    pub(crate) fn set_credentials(&mut self, credentials: HeaderValue) {
+        self.credentials = Some(Box::new(credentials));
+    }
+
+    /// What the client showed to be let use a forward proxy, if it was taken over.
+    pub(crate) fn credentials(&self) -> Option<&HeaderValue> {
+        self.credentials.as_deref()
     }
 
     /// The request has plugins, which end with it.

@@ -83,6 +83,9 @@ fn a_whole_url_is_asked_of_the_origin_it_names() {
     // Its connection goes on, and the next request may be for another host.
     let named = client.ask("GET", &format!("http://localhost:{port}"), &[]).unwrap();
     assert_eq!(text(&named), format!("localhost:{port} GET / HTTP/1.1"));
+    // What the origin is told is what its answer is stored for.
+    let odd = client.ask("GET", &format!("http://LocalHost.:{port}/odd"), &[]).unwrap();
+    assert_eq!(text(&odd), format!("localhost:{port} GET /odd HTTP/1.1"));
     let head = client.ask("HEAD", &url, &[]).unwrap();
     assert_eq!((head.status, head.body.len()), (200, 0));
     weir.wait_for_log(&format!("\"{url}/a%41?b=c\""));

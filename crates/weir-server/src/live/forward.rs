@@ -21,7 +21,7 @@ use weir_origin::error::OriginError;
 use weir_origin::upstream::{Group, Way};
 
 use super::Surroundings;
-use super::users::Users;
+use super::users::{self, AllUsers, Users};
 use crate::error::StartError;
 use crate::upstream::Upstream;
 
@@ -64,21 +64,32 @@ impl Origin {
         let scheme = if self.tls { "https" } else { "http" };
         format!("{scheme}://{}:{}", self.name, self.port)
     }
+
+    /// The origin as its `Host` field has it.
+    pub(crate) fn authority(&self) -> String {
+        let default = if self.tls { 443 } else { 80 };
+        match self.port == default {
+            true => self.name.clone(),
+            false => format!("{}:{}", self.name, self.port),
+        }
+    }
 }
 
 impl ForwardProxy {
-    /// Reads what verifies origins.
+    /// Reads what verifies origins. `users` are those that were read.
     ///
     /// # Errors
     /// The file of roots that cannot be used.
     pub(super) fn build(
         settings: &config::Forward,
         config: &Arc<Config>,
+        users: &AllUsers,
         around: &Surroundings<'_>,
     ) -> Result<ForwardProxy, StartError> {
+        let named = settings.users.as_ref();
         Ok(ForwardProxy {
             way: way(settings, config)?,
-            users: users(settings)?.map(Arc::new),
+            users: named.and_then(|named| users.get(&named.file)).cloned(),
             authority: authority(settings)?,
             settings: settings.clone(),
             origins: Mutex::default(),
@@ -175,10 +186,6 @@ impl ForwardProxy {
     }
 }
 
-fn users(settings: &config::Forward) -> Result<Option<Users>, StartError> {
-    settings.users.as_ref().map(|users| Users::load(&users.file)).transpose()
-}
-
 fn authority(settings: &config::Forward) -> Result<Option<Authority>, StartError> {
     let Some(inspect) = &settings.inspect else { return Ok(None) };
     // A name below a domain, to try whether it is one that the authority may speak for.
@@ -201,11 +208,10 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
     for route in routes {
         if let config::Source::Forward(settings) = &route.source {
             way(settings, config)?;
-            users(settings)?;
             authority(settings)?;
         }
     }
-    Ok(())
+    users::build(config, None).map(drop)
 }
 
 /// Where the server itself listens, as far as the configuration says it.

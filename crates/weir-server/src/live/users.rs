@@ -2,11 +2,12 @@
 //! password takes tenths of a second, which is what it is for; so it is done on another thread, one
 //! after the other, and what came of it is remembered.
 
+mod asking;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::{hmac, rand};
@@ -14,14 +15,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use weir_config::{Config, Source};
 
+use self::asking::Queue;
+pub(crate) use self::asking::{Asking, Word};
+use super::Live;
 use crate::error::StartError;
 use crate::passwords::Hash;
 
 /// Credentials that are remembered, right or wrong. The oldest wrong ones leave first.
 const KNOWN_MAX: usize = 4096;
-/// How long right ones are remembered. A user who is taken out of the file is gone with the reload.
+/// How long right ones are remembered after they were last of use. A user who is taken out of the
+/// file is gone with the reload.
 const RIGHT_LASTS: Duration = Duration::from_secs(600);
 /// How long wrong ones are.
 const WRONG_LASTS: Duration = Duration::from_secs(60);
@@ -32,9 +37,6 @@ const FAILURES_MAX: u32 = 10;
 const FAILURES_WINDOW: Duration = Duration::from_secs(60);
 /// Addresses that are remembered for it.
 const SOURCES_MAX: usize = 4096;
-
-/// Who may wait for a verification, at a tenth of a second or two each. Others are turned away.
-const WAITING_MAX: usize = 32;
 
 /// Bytes of credentials: longer ones are wrong without a look.
 const CREDENTIALS_MAX: usize = 1024;
@@ -48,8 +50,30 @@ pub(crate) struct Users {
     key: hmac::Key,
     known: Mutex<HashMap<[u8; 32], Known>>,
     failures: Mutex<HashMap<IpAddr, Failures>>,
-    turn: Semaphore,
-    waiting: AtomicUsize,
+    queue: Queue,
+    /// The file that they were read from, by its keyed hash.
+    read: [u8; 32],
+}
+
+/// The users that a configuration names, by their file.
+pub(crate) type AllUsers = HashMap<PathBuf, Arc<Users>>;
+
+/// Reads all files of users. Who comes from one that has not changed is known as before.
+///
+/// # Errors
+/// The first file that cannot be used.
+pub(super) fn build(config: &Config, previous: Option<&Live>) -> Result<AllUsers, StartError> {
+    let mut all = AllUsers::new();
+    for route in config.sites.iter().flat_map(|site| &site.routes) {
+        if let Source::Forward(settings) = &route.source
+            && let Some(named) = &settings.users
+            && !all.contains_key(&named.file)
+        {
+            let known = previous.and_then(|live| live.users.get(&named.file));
+            all.insert(named.file.clone(), Users::load(&named.file, known)?);
+        }
+    }
+    Ok(all)
 }
 
 #[derive(Clone, Copy)]
@@ -64,45 +88,32 @@ struct Failures {
     since: Instant,
 }
 
-/// What is known of credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    Right,
-    Wrong,
-    /// Too many wrong ones have come from there.
-    TooMany,
-}
-
-/// Credentials that are to be verified.
-pub(crate) struct Asking {
-    users: Arc<Users>,
-    name: String,
-    password: Vec<u8>,
-    digest: [u8; 32],
-    source: Option<IpAddr>,
-}
-
 impl Users {
-    /// Reads a file of lines `name:hash`.
+    /// Reads a file of lines `name:hash`; gives back the users that are `known` if it says the
+    /// same.
     ///
     /// # Errors
     /// If it cannot be read, and the first line that is wrong.
-    pub(crate) fn load(path: &Path) -> Result<Users, StartError> {
+    pub(super) fn load(path: &Path, known: Option<&Arc<Users>>) -> Result<Arc<Users>, StartError> {
         let wrong = |what: String| StartError::Users { path: path.to_owned(), what };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        if let Some(known) = known.filter(|known| known.read == digest(&known.key, &text)) {
+            return Ok(Arc::clone(known));
+        }
         let by_name = parse(&text).map_err(wrong)?;
         let no_random = || wrong("the system gives no random numbers".to_owned());
         let nobody = Hash::new(b"").ok_or_else(no_random)?;
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new());
-        Ok(Users {
+        let key = key.map_err(|_| no_random())?;
+        Ok(Arc::new(Users {
             by_name,
             nobody,
-            key: key.map_err(|_| no_random())?,
+            read: digest(&key, &text),
+            key,
             known: Mutex::default(),
             failures: Mutex::default(),
-            turn: Semaphore::new(1),
-            waiting: AtomicUsize::new(0),
-        })
+            queue: Queue::default(),
+        }))
     }
 
     /// What is known of the credentials of a request, `None` for one that has none.
@@ -111,7 +122,7 @@ impl Users {
         match known {
             Some(true) => Word::Right,
             Some(false) => Word::Wrong,
-            None if field.is_some() && self.has_failed(client) => Word::TooMany,
+            None if field.is_some() && self.has_failed(client.map(source)) => Word::TooMany,
             None => Word::Wrong,
         }
     }
@@ -123,32 +134,33 @@ impl Users {
         field: &HeaderValue,
         client: Option<IpAddr>,
     ) -> Option<Asking> {
-        let digest = self.digest(field);
-        if self.look(&digest).is_some() || self.has_failed(client) {
+        let (digest, source) = (self.digest(field), client.map(source));
+        if self.look(&digest).is_some() || self.has_failed(source) {
             return None;
         }
         let (name, password) = credentials(field)?;
-        let source = client.map(source);
         Some(Asking { users: Arc::clone(self), name, password, digest, source })
     }
 
     fn digest(&self, field: &HeaderValue) -> [u8; 32] {
-        let tag = hmac::sign(&self.key, field.as_bytes());
-        // HMAC-SHA-256 has 32 bytes.
-        tag.as_ref().try_into().unwrap_or_default()
+        digest(&self.key, field)
     }
 
     fn look(&self, digest: &[u8; 32]) -> Option<bool> {
-        let known = *self.known.lock().get(digest)?;
+        let mut all = self.known.lock();
+        let known = all.get_mut(digest)?;
         let lasts = if known.is_right { RIGHT_LASTS } else { WRONG_LASTS };
-        (known.since.elapsed() < lasts).then_some(known.is_right)
+        let is_known = known.since.elapsed() < lasts;
+        if is_known && known.is_right {
+            known.since = Instant::now();
+        }
+        is_known.then_some(known.is_right)
     }
 
-    fn has_failed(&self, client: Option<IpAddr>) -> bool {
-        let Some(client) = client else { return false };
+    fn has_failed(&self, source: Option<IpAddr>) -> bool {
+        let Some(source) = source else { return false };
         let failures = self.failures.lock();
-        let of_source = failures.get(&source(client));
-        of_source.is_some_and(|failed| {
+        failures.get(&source).is_some_and(|failed| {
             failed.count >= FAILURES_MAX && failed.since.elapsed() < FAILURES_WINDOW
         })
     }
@@ -182,56 +194,11 @@ impl Users {
     }
 }
 
-/// Somebody who waits, also one who gives up.
-struct Waiting<'a> {
-    count: &'a AtomicUsize,
-    before: usize,
-}
-
-impl Waiting<'_> {
-    fn new(count: &AtomicUsize) -> Waiting<'_> {
-        Waiting { count, before: count.fetch_add(1, Relaxed) }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Asking {
-    /// Verifies, when it is its turn; what came of it is known afterwards, unless too many wait.
-    pub(crate) async fn wait(self) {
-        let users = Arc::clone(&self.users);
-        let waiting = Waiting::new(&users.waiting);
-        if waiting.before < WAITING_MAX {
-            self.verify().await;
-        }
-    }
-
-    async fn verify(self) {
-        let Asking { users, name, password, digest, source } = self;
-        // Nobody closes it.
-        let Ok(_turn) = users.turn.acquire().await else { return };
-        // Whoever was before may have asked the same, or too often.
-        if users.look(&digest).is_some() || users.has_failed(source) {
-            return;
-        }
-        let verifier = Arc::clone(&users);
-        let verifying = tokio::task::spawn_blocking(move || match verifier.by_name.get(&name) {
-            Some(hash) => hash.is(&password),
-            None => {
-                let _ = verifier.nobody.is(&password);
-                false
-            }
-        });
-        let is_right = verifying.await.unwrap_or(false);
-        users.remember(digest, is_right);
-        if let Some(source) = source.filter(|_| !is_right) {
-            users.note_failure(source);
-        }
-    }
+/// A keyed hash, which tells nobody what was hashed.
+fn digest(key: &hmac::Key, text: impl AsRef<[u8]>) -> [u8; 32] {
+    let tag = hmac::sign(key, text.as_ref());
+    // HMAC-SHA-256 has 32 bytes.
+    tag.as_ref().try_into().unwrap_or_default()
 }
 
 /// User and password of `Basic` (RFC 7617).
@@ -281,6 +248,8 @@ fn parse(text: &str) -> Result<HashMap<String, Hash>, String> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+    use std::task::Poll;
+
     use super::*;
 
     /// The password is `secret`; few iterations, so that the tests are quick.
@@ -289,7 +258,7 @@ mod tests {
         let path = directory.path().join("users");
         let hash = crate::passwords::quick(b"secret");
         std::fs::write(&path, format!("# a comment\n\nann:{hash}\n")).unwrap();
-        let users = Users::load(&path).unwrap();
+        let users = Arc::into_inner(Users::load(&path, None).unwrap()).unwrap();
         Arc::new(Users { nobody: crate::passwords::quick(b""), ..users })
     }
 
@@ -299,10 +268,10 @@ mod tests {
 
     async fn word(users: &Arc<Users>, field: &HeaderValue, client: &str) -> Word {
         let client = Some(client.parse().unwrap());
-        if let Some(asking) = users.asking(field, client) {
-            asking.wait().await;
+        match users.asking(field, client) {
+            Some(asking) => asking.wait().await,
+            None => users.judge(Some(field), client),
         }
-        users.judge(Some(field), client)
     }
 
     #[tokio::test]
@@ -339,6 +308,55 @@ mod tests {
         // Others are, and what is known then holds.
         assert_eq!(word(&users, &right, "2001:db8:0:1::1").await, Word::Right);
         assert_eq!(word(&users, &right, "2001:db8::2").await, Word::Right);
+    }
+
+    #[tokio::test]
+    async fn those_who_give_up_are_verified_all_the_same() {
+        let users = users();
+        let client = Some("192.0.2.1".parse().unwrap());
+        for number in 0..FAILURES_MAX {
+            // As when the client resets its stream.
+            let asking = users.asking(&field(&format!("ann:{number}")), client).unwrap();
+            let mut waiting = Box::pin(asking.wait());
+            let polled = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)));
+            assert!(polled.await.is_pending());
+            drop(waiting);
+            while !users.queue.is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        assert_eq!(word(&users, &field("ann:secret"), "192.0.2.1").await, Word::TooMany);
+    }
+
+    #[tokio::test]
+    async fn the_same_is_verified_once_and_one_source_leaves_room() {
+        let users = users();
+        let source = "192.0.2.1".parse().unwrap();
+        let client = Some(source);
+        let asking = |plain: &str| users.asking(&field(plain), client).unwrap();
+        let same: Vec<_> = (0..100).map(|_| tokio::spawn(asking("ann:secret").wait())).collect();
+        let others = (0..100).map(|n| tokio::spawn(asking(&format!("ann:{n}")).wait()));
+        let others: Vec<_> = others.collect();
+        for one in same {
+            assert_eq!(one.await.unwrap(), Word::Right);
+        }
+        let mut busy = 0;
+        for one in others {
+            busy += usize::from(one.await.unwrap() == Word::Busy);
+        }
+        assert!((80..100).contains(&busy), "{busy}");
+        assert!(users.failures.lock()[&source].count <= FAILURES_MAX);
+    }
+
+    #[test]
+    fn a_file_that_says_the_same_leaves_users_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users");
+        std::fs::write(&path, format!("ann:{}\n", crate::passwords::quick(b"a"))).unwrap();
+        let first = Users::load(&path, None).unwrap();
+        assert!(Arc::ptr_eq(&first, &Users::load(&path, Some(&first)).unwrap()));
+        std::fs::write(&path, format!("bob:{}\n", crate::passwords::quick(b"a"))).unwrap();
+        assert!(!Arc::ptr_eq(&first, &Users::load(&path, Some(&first)).unwrap()));
     }
 
     #[test]

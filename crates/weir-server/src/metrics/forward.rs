@@ -15,17 +15,53 @@ use crate::shared::Shared;
 #[derive(Debug, Default)]
 pub(crate) struct ForwardCounts {
     pub(crate) requests: AtomicU64,
-    /// Clients that may not use the proxy.
-    pub(crate) strangers: AtomicU64,
-    /// Clients that are no users.
-    pub(crate) unknown: AtomicU64,
-    denied: [AtomicU64; Denied::ALL.len()],
+    refused: [AtomicU64; Refused::ALL.len()],
     /// Tunnels that are open now.
     open: AtomicUsize,
     /// Those that were, by how they ended.
     ended: [AtomicU64; TunnelEnd::ALL.len()],
     from_client: AtomicU64,
     to_client: AtomicU64,
+}
+
+/// Why a request or a tunnel was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Target,
+    Client,
+    Password,
+    Guesses,
+    Busy,
+    Tunnels,
+    Origin(Denied),
+}
+
+impl Refused {
+    const ALL: [Refused; 11] = [
+        Refused::Target,
+        Refused::Client,
+        Refused::Password,
+        Refused::Guesses,
+        Refused::Busy,
+        Refused::Tunnels,
+        Refused::Origin(Denied::Host),
+        Refused::Origin(Denied::Port),
+        Refused::Origin(Denied::Address),
+        Refused::Origin(Denied::Private),
+        Refused::Origin(Denied::Own),
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Refused::Target => "target",
+            Refused::Client => "client",
+            Refused::Password => "password",
+            Refused::Guesses => "guesses",
+            Refused::Busy => "busy",
+            Refused::Tunnels => "tunnels",
+            Refused::Origin(denied) => denied.as_str(),
+        }
+    }
 }
 
 /// A tunnel's place among those that are open.
@@ -56,12 +92,11 @@ impl Drop for Tunnel {
 }
 
 impl ForwardCounts {
-    /// Counts a destination that was refused.
-    pub(crate) fn deny(&self, why: Denied) {
-        let at = Denied::ALL.iter().position(|known| *known == why);
-        if let Some(count) = at.and_then(|at| self.denied.get(at)) {
-            count.fetch_add(1, Relaxed);
-        }
+    /// Counts what was refused, and returns how often that was so before.
+    pub(crate) fn refuse(&self, why: Refused) -> u64 {
+        let at = Refused::ALL.iter().position(|known| *known == why);
+        let count = at.and_then(|at| self.refused.get(at));
+        count.map_or(0, |count| count.fetch_add(1, Relaxed))
     }
 }
 
@@ -76,9 +111,7 @@ pub(super) fn forward(page: &mut Page, shared: &Shared) {
     );
     let name = "weir_forward_denied_total";
     page.family(name, "counter", "Of them, those that were refused, by what was wrong.");
-    page.sample(name, &[("reason", "client")], counts.strangers.load(Relaxed));
-    page.sample(name, &[("reason", "password")], counts.unknown.load(Relaxed));
-    for (why, count) in Denied::ALL.into_iter().zip(&counts.denied) {
+    for (why, count) in Refused::ALL.into_iter().zip(&counts.refused) {
         page.sample(name, &[("reason", why.as_str())], count.load(Relaxed));
     }
     let help = "Tunnels that are open.";

@@ -16,7 +16,7 @@ mod status;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-pub(crate) use forward::{ForwardCounts, Tunnel};
+pub(crate) use forward::{ForwardCounts, Refused, Tunnel};
 pub(crate) use histogram::Histogram;
 pub(crate) use registry::Registry;
 use status::{STATUS_SLOTS, slot, slot_status};

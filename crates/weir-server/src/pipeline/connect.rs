@@ -21,10 +21,10 @@ use weir_http::request::validate_connect;
 use super::refuse::{self, Barred, Refusal};
 use super::relay::{self, Limits};
 use super::route::{self, Unrouted};
-use super::{admit, forward_mode, refuse_unrouted, unread};
+use super::{admit, forward_mode, refuse_unrouted, refused};
 use crate::body::{Content, ReplyBody};
 use crate::connection::{Connection, Reply, serve_bytes, serve_http2};
-use crate::live::{Live, Origin, Route};
+use crate::live::{Live, Origin, Route, Word};
 use crate::metrics::Tunnel;
 use crate::properties::Session;
 use crate::record::Record;
@@ -65,20 +65,36 @@ pub(super) fn answer(
         Ok(way) => way,
         Err(unrouted) => return refuse_unrouted(live, unrouted, record, &head, body),
     };
-    let Way { route, to } = &way;
+    let route = &way.route;
     record.set_route(route, &head.method, &head.uri, head.version, &head.headers);
-    let site = Arc::clone(&route.site);
-    let started = record.started();
-    let admitted = admit::admit_unrouted(&site, &head, started, &mut record)
-        .and_then(|()| forward_mode::judge_tunnel(connection, route, to, &head))
-        .and_then(|()| {
-            Tunnel::begin(connection, limit(route)).ok_or(Refusal::Barred(Barred::Full))
-        });
-    match admitted {
-        Err(refusal) => {
-            let response = refuse::refuse(refusal, record, &head, body.as_ref());
-            unread::reply(response, head.version, body)
-        }
+    let (site, started) = (Arc::clone(&route.site), record.started());
+    if let Err(refusal) = admit::admit_unrouted(&site, &head, started, &mut record) {
+        return refused(refusal, record, &head, body);
+    }
+    match forward_mode::asking(connection, route, &head) {
+        None => admitted(way, head, body, record, None),
+        Some(asking) => Reply::Later(Box::pin(async move {
+            let word = Some(asking.wait().await);
+            admitted(way, head, body, record, word).wait().await
+        })),
+    }
+}
+
+/// Answers one that rules let pass, when it is known whose it is if that was to be found out.
+fn admitted(
+    way: Way,
+    head: Parts,
+    body: Option<Incoming>,
+    record: Record,
+    word: Option<Word>,
+) -> Reply {
+    let (Way { route, to }, connection) = (&way, record.connection());
+    let judged = forward_mode::judge_tunnel(connection, route, to, &head, word);
+    let tunnel = judged.and_then(|()| {
+        Tunnel::begin(connection, limit(route)).ok_or(Refusal::Barred(Barred::Full))
+    });
+    match tunnel {
+        Err(refusal) => refused(refusal, record, &head, body),
         Ok(tunnel) => Reply::Later(Box::pin(open(way, head, record, tunnel))),
     }
 }

@@ -102,9 +102,12 @@ pub(super) fn outgoing(
     }
     let extra = introduce(connection, route, target, &mut headers);
     source.via.append(&mut headers, head.version);
-    let host = match &source.host {
-        HostHeader::Fixed(name) => name,
-        HostHeader::Client | HostHeader::Upstream => &target.authority,
+    // An origin is told what its answer is stored for, whichever of many forms the client wrote.
+    let asked = target.origin.as_ref().map(|origin| origin.authority());
+    let host = match (&source.host, &asked) {
+        (HostHeader::Fixed(name), _) => name,
+        (HostHeader::Client | HostHeader::Upstream, Some(asked)) => asked,
+        (HostHeader::Client | HostHeader::Upstream, None) => &target.authority,
     };
     if !is_only(&headers, &header::HOST, host) {
         match HeaderValue::from_str(host) {

@@ -5,19 +5,19 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use http::header;
+use http::header::{self, HeaderValue};
 use http::request::Parts;
 use weir_http::Malformed;
-use weir_http::host::{self, Host};
-use weir_http::path;
+use weir_http::host::Host;
 use weir_origin::egress::{Denied, is_disguised_number};
 use weir_origin::error::{ErrorKind, OriginError};
 
 use super::Target;
 use super::refuse::{Barred, Refusal};
-use super::route::{self, Routed};
+use super::route::Routed;
 use crate::connection::Connection;
 use crate::live::{Asking, ForwardProxy, Origin, ProxySource, Route, Toward, Word};
+use crate::record::Record;
 use crate::upstream::Upstream;
 
 /// The origin that a request names, on a route that is a forward proxy; `None` on others.
@@ -61,36 +61,55 @@ pub(super) fn origin_at(tls: bool, host: &Host<'_>) -> Result<Arc<Origin>, Refus
     Ok(Arc::new(Origin { tls, name, port }))
 }
 
-/// Judges a request on its way to an origin, and counts it.
+/// Why a request does not go on.
+pub(super) enum Halt {
+    Refused(Refusal),
+    /// It does when this is known.
+    Unknown(Asking),
+}
+
+/// Judges a request on its way to an origin, and counts it. `word` is what verifying its
+/// credentials came to, if that was to be done.
+///
+/// # Errors
+/// The refusal to answer with, or what is to be verified first.
+pub(super) fn let_in(
+    connection: &Connection,
+    routed: &Routed<'_>,
+    head: &Parts,
+    word: Option<Word>,
+) -> Result<(), Halt> {
+    let Some(proxy) = routed.route.source.forward_proxy() else { return Ok(()) };
+    let asking = || asking(connection, routed.route, head);
+    if let Some(asking) = word.is_none().then(asking).flatten() {
+        return Err(Halt::Unknown(asking));
+    }
+    connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
+    let credentials = head.headers.get(header::PROXY_AUTHORIZATION);
+    judge_client(connection, proxy, credentials, word)
+        .and_then(|()| judge_destination(routed))
+        .map_err(Halt::Refused)
+}
+
+/// Judges one that plugins may have changed, or sent on from the route `before`, and that came with
+/// these credentials.
 ///
 /// # Errors
 /// The refusal to answer with.
-pub(super) fn judge(
-    connection: &Connection,
-    routed: &Routed<'_>,
-    head: &Parts,
-) -> Result<(), Refusal> {
-    if let Some(proxy) = routed.route.source.forward_proxy() {
-        connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
-        judge_client(connection, proxy, head)?;
-    }
-    judge_destination(routed)
-}
-
-/// Judges one that plugins may have changed, or sent on from the route `before`.
-///
-/// # Errors
-/// As [`judge`].
-pub(super) fn judge_again(
+pub(super) async fn judge_again(
     connection: &Connection,
     before: &Arc<Route>,
     routed: &Routed<'_>,
-    head: &Parts,
+    credentials: Option<&HeaderValue>,
 ) -> Result<(), Refusal> {
     if !Arc::ptr_eq(before, routed.route)
         && let Some(proxy) = routed.route.source.forward_proxy()
     {
-        judge_client(connection, proxy, head)?;
+        let word = match asking_with(connection, routed.route, credentials) {
+            Some(asking) => Some(asking.wait().await),
+            None => None,
+        };
+        judge_client(connection, proxy, credentials, word)?;
     }
     judge_destination(routed)
 }
@@ -104,16 +123,17 @@ fn judge_destination(routed: &Routed<'_>) -> Result<(), Refusal> {
 /// Judges a tunnel, and counts it.
 ///
 /// # Errors
-/// As [`judge`].
+/// As [`judge_again`].
 pub(super) fn judge_tunnel(
     connection: &Connection,
     route: &Route,
     to: &Origin,
     head: &Parts,
+    word: Option<Word>,
 ) -> Result<(), Refusal> {
     connection.worker.shared.metrics.forward.requests.fetch_add(1, Relaxed);
     let Some(proxy) = route.source.forward_proxy() else { return Ok(()) };
-    judge_client(connection, proxy, head)?;
+    judge_client(connection, proxy, head.headers.get(header::PROXY_AUTHORIZATION), word)?;
     let denied = |denied| Refusal::Barred(Barred::Origin(denied));
     proxy.judge_tunnel(to).map_err(denied)?;
     match proxy.settings.inspect.as_ref().is_some_and(|hosts| hosts.is_for(&to.name)) {
@@ -126,7 +146,8 @@ pub(super) fn judge_tunnel(
 fn judge_client(
     connection: &Connection,
     proxy: &ForwardProxy,
-    head: &Parts,
+    credentials: Option<&HeaderValue>,
+    word: Option<Word>,
 ) -> Result<(), Refusal> {
     if connection.inspected.is_some() {
         // That was settled with the tunnel.
@@ -137,37 +158,34 @@ fn judge_client(
         return Err(Refusal::Barred(Barred::Client));
     }
     let Some(users) = &proxy.users else { return Ok(()) };
-    let field = head.headers.get(header::PROXY_AUTHORIZATION);
-    Err(Refusal::Barred(match users.judge(field, client) {
+    Err(Refusal::Barred(match word.unwrap_or_else(|| users.judge(credentials, client)) {
         Word::Right => return Ok(()),
         Word::Wrong => Barred::Password,
         Word::TooMany => Barred::Guesses,
+        Word::Busy => Barred::Busy,
     }))
 }
 
-/// What is to be verified before a request can be judged.
-pub(super) fn asking(connection: &Connection, head: &Parts) -> Option<Asking> {
-    if connection.inspected.is_some() {
-        return None;
-    }
-    let field = head.headers.get(header::PROXY_AUTHORIZATION)?;
-    let live = connection.worker.shared.live.load();
-    let host = host::parse(head.uri.authority()?.as_str().as_bytes()).ok()?;
-    let site = route::site(&live, connection, &host.name).ok()?;
-    let path = path::normalise(match head.uri.path() {
-        "" => "/",
-        path => path,
-    });
-    let proxy = site.routes.find(path.ok()?.as_str())?.source.forward_proxy()?;
-    let client = connection.client.map(|client| client.ip());
-    let users = proxy.users.as_ref().filter(|_| proxy.is_for(client))?;
-    users.asking(field, client)
+/// What is to be verified before a request, or a tunnel, can be judged.
+pub(super) fn asking(connection: &Connection, route: &Route, head: &Parts) -> Option<Asking> {
+    asking_with(connection, route, head.headers.get(header::PROXY_AUTHORIZATION))
 }
 
-/// A head without what only the proxy may know.
-pub(super) fn without_credentials(mut head: Parts, route: &Route) -> Parts {
-    if route.source.forward_proxy().is_some() {
-        head.headers.remove(header::PROXY_AUTHORIZATION);
+fn asking_with(
+    connection: &Connection,
+    route: &Route,
+    credentials: Option<&HeaderValue>,
+) -> Option<Asking> {
+    let proxy = route.source.forward_proxy().filter(|_| connection.inspected.is_none())?;
+    let client = connection.client.map(|client| client.ip());
+    let users = proxy.users.as_ref().filter(|_| proxy.is_for(client))?;
+    users.asking(credentials?, client)
+}
+
+/// A head without what only a proxy may know, whichever route it is for.
+pub(super) fn without_credentials(mut head: Parts, record: &mut Record) -> Parts {
+    if let Some(credentials) = head.headers.remove(header::PROXY_AUTHORIZATION) {
+        record.set_credentials(credentials);
     }
     head
 }

@@ -47,7 +47,7 @@ use crate::adapt::Asked;
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
 use crate::guard::Decided;
-use crate::live::{Live, Origin, Route, Source};
+use crate::live::{Asking, Live, Origin, Route, Source, Word};
 use crate::metrics::CacheResult;
 use crate::record::Record;
 use crate::shared::{coarse_unix_ms, unix_ms};
@@ -56,6 +56,7 @@ use adapt::Fitted;
 pub(crate) use adapt::WEIR_ADAPT;
 use content::Content;
 pub(crate) use forward::Introduction;
+use forward_mode::Halt;
 use look_up::{Found, Missed};
 pub(crate) use look_up::{key_authority, key_hosts, plain_scope, scopes};
 pub(crate) use plugins::{Begun, Passage, has_no_content};
@@ -63,7 +64,7 @@ use refuse::Refusal;
 pub(crate) use relay::End as TunnelEnd;
 use reply::Answer;
 pub(crate) use reply::storable;
-use route::Unrouted;
+use route::{Routed, Unrouted};
 use weir_cache::Object;
 use weir_http::request::Notes;
 
@@ -152,39 +153,36 @@ impl Target {
 pub(crate) struct Seen {
     decided: Option<Decided>,
     begun: Option<Begun>,
+    /// What verifying its credentials has come to.
+    word: Option<Word>,
 }
 
-/// Answers one request, when it is known whose it is if a forward proxy asks for that.
+/// Answers one request. Without `body` it has no content and comes by the fast lane, whose fast
+/// path may have decided about it and shown it to plugins.
 pub(crate) fn serve(
     connection: &Arc<Connection>,
     head: Parts,
     body: Option<Incoming>,
     seen: Seen,
 ) -> Reply {
-    // What comes by the fast lane names no origin.
-    let Some(asking) = body.as_ref().and_then(|_| forward_mode::asking(connection, &head)) else {
-        return answer(connection, head, body, seen);
-    };
-    let connection = Arc::clone(connection);
-    Reply::Later(Box::pin(async move {
-        asking.wait().await;
-        answer(&connection, head, body, seen).wait().await
-    }))
-}
-
-/// Answers one request. Without `body` it has no content and comes by the fast lane, whose fast
-/// path may have decided about it and shown it to plugins.
-fn answer(connection: &Arc<Connection>, head: Parts, body: Option<Incoming>, seen: Seen) -> Reply {
-    let (started, version) = (Instant::now(), head.version);
-    let mut record = Record::start(connection, started, head.method == Method::HEAD);
-    let live = connection.worker.shared.live.load();
-
-    // A tunnel has nothing of a request but its admission.
+    let record = Record::start(connection, Instant::now(), head.method == Method::HEAD);
     if head.method == Method::CONNECT {
+        // A tunnel has nothing of a request but its admission.
+        let live = connection.worker.shared.live.load();
         return connect::answer(connection, &live, head, body, record);
     }
+    answer(connection, head, body, record, seen)
+}
 
+fn answer(
+    connection: &Arc<Connection>,
+    head: Parts,
+    body: Option<Incoming>,
+    mut record: Record,
+    seen: Seen,
+) -> Reply {
     // Route.
+    let live = connection.worker.shared.live.load();
     let routed = match route::route(&live, connection, &head) {
         Ok(routed) => routed,
         Err(unrouted) => return refuse_unrouted(&live, unrouted, record, &head, body),
@@ -196,19 +194,22 @@ fn answer(connection: &Arc<Connection>, head: Parts, body: Option<Incoming>, see
     }
 
     // Admit.
-    let Seen { decided, begun } = seen;
+    let Seen { decided, begun, word } = seen;
+    let started = record.started();
     let decided = decided.unwrap_or_else(|| admit::decide(connection, &routed, &head, started));
     let admitted = admit::admit(&route, &head.method, routed.framing, decided, &mut record);
     // A forward proxy is not for everybody, and does not go everywhere.
-    if let Err(refusal) = admitted.and_then(|()| forward_mode::judge(connection, &routed, &head)) {
-        let response = refuse::refuse(refusal, record, &head, body.as_ref());
-        return unread::reply(response, version, body);
+    let let_in = || forward_mode::let_in(connection, &routed, &head, word);
+    match admitted.map_err(Halt::Refused).and_then(|()| let_in()) {
+        Ok(()) => {}
+        Err(Halt::Refused(refusal)) => return refused(refusal, record, &head, body),
+        Err(Halt::Unknown(asking)) => return known_first(asking, head, body, record, begun),
     }
 
     // What lists of ads block goes no further.
     if let Some(blocked) = ads::judge(connection, &routed, &head) {
         let response = ads::answer(&blocked, record, &route, &head);
-        return unread::reply(response, version, body);
+        return unread::reply(response, head.version, body);
     }
 
     // An ICAP service, plugins.
@@ -218,7 +219,7 @@ fn answer(connection: &Arc<Connection>, head: Parts, body: Option<Incoming>, see
         let authority = routed.authority.to_owned();
         let (connection, chain) = (Arc::clone(connection), Arc::clone(&chain));
         let body = body.map(Content::Client);
-        let head = forward_mode::without_credentials(head, &route);
+        let head = forward_mode::without_credentials(head, &mut record);
         let asked =
             plugins::Asked { connection, record, route, chain, head, authority, body, begun };
         return Reply::Later(match icap {
@@ -236,10 +237,32 @@ fn answer(connection: &Arc<Connection>, head: Parts, body: Option<Incoming>, see
         }
         Found::Missed(missed) => {
             let target = routed.into_target(&head.uri);
+            let head = forward_mode::without_credentials(head, &mut record);
             let (body, now) = (body.map(Content::Client), SystemTime::now());
             source(Ask { record, route, head, body, passage: None, target, now }, missed)
         }
     }
+}
+
+/// Goes on with a request when it is known whose it is.
+fn known_first(
+    asking: Asking,
+    head: Parts,
+    body: Option<Incoming>,
+    mut record: Record,
+    begun: Option<Begun>,
+) -> Reply {
+    let connection = Arc::clone(record.connection());
+    Reply::Later(Box::pin(async move {
+        let word = Some(asking.wait().await);
+        let seen = Seen { decided: record.take_decided(), begun, word };
+        answer(&connection, head, body, record, seen).wait().await
+    }))
+}
+
+fn refused(refusal: Refusal, record: Record, head: &Parts, body: Option<Incoming>) -> Reply {
+    let response = refuse::refuse(refusal, record, head, body.as_ref());
+    unread::reply(response, head.version, body)
 }
 
 /// Answers a request that no route is for.
@@ -257,8 +280,24 @@ fn refuse_unrouted(
         refusal = admitted.err().unwrap_or(refusal);
         record.set_site(site, &head.method, &head.uri, head.version, &head.headers);
     }
-    let response = refuse::refuse(refusal, record, head, body.as_ref());
-    unread::reply(response, head.version, body)
+    refused(refusal, record, head, body)
+}
+
+/// Finds and judges the route of a request that the plugins of the one `before` may have changed.
+async fn again<'a>(
+    live: &'a Live,
+    record: &mut Record,
+    head: &'a Parts,
+    before: &'a Arc<Route>,
+    wishes: &plugins::Combined,
+) -> Result<Routed<'a>, Refusal> {
+    let connection = Arc::clone(record.connection());
+    let routed = route::again(live, &connection, head, before, wishes);
+    let routed = routed.map_err(|unrouted| unrouted.refusal)?;
+    record.change_route(routed.route);
+    admit::judge(&routed, head, wishes.verdict.as_deref(), record)?;
+    forward_mode::judge_again(&connection, before, &routed, record.credentials()).await?;
+    Ok(routed)
 }
 
 /// Goes on with a request that the plugins of `route` have let pass, and perhaps changed.
@@ -272,19 +311,14 @@ async fn proceed(
 ) -> Response<ReplyBody> {
     let live = connection.worker.shared.live.load_full();
     let wishes = &passage.wishes;
-    let found = route::again(&live, connection, &head, &route, wishes).and_then(|routed| {
-        record.change_route(routed.route);
-        admit::judge(&routed, &head, wishes.verdict.as_deref(), &mut record)?;
-        forward_mode::judge_again(connection, &route, &routed, &head)?;
-        Ok((Arc::clone(routed.route), routed))
-    });
-    let (route, routed) = match found {
-        Ok(found) => found,
-        Err(Unrouted { refusal, .. }) => {
+    let routed = match again(&live, &mut record, &head, &route, wishes).await {
+        Ok(routed) => routed,
+        Err(refusal) => {
             let client = body.as_ref().and_then(Content::client);
             return refuse::refuse(refusal, record, &head, client);
         }
     };
+    let route = Arc::clone(routed.route);
     let now_ms = coarse_unix_ms();
     let is_admitted = || look_up::admit(connection, &route, routed.variant, now_ms);
     let mut missed = match wishes.pass || !is_admitted() {

@@ -16,6 +16,7 @@ use weir_origin::egress::Denied;
 use super::{plugins, reply};
 use crate::adapt::Misasked;
 use crate::body::{Content, ReplyBody};
+use crate::metrics::Refused;
 use crate::record::Record;
 
 /// Why a request is not answered by a source.
@@ -60,6 +61,8 @@ pub(super) enum Barred {
     Password,
     /// Nor does it hear who guesses passwords.
     Guesses,
+    /// Too many others are to be known first.
+    Busy,
     /// It does not go there.
     Origin(Denied),
     /// It has as many tunnels as it may.
@@ -116,7 +119,7 @@ impl Refusal {
             Refusal::Barred(Barred::NotWhole) => StatusCode::BAD_REQUEST,
             Refusal::Barred(Barred::Password) => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Refusal::Barred(Barred::Guesses) => StatusCode::TOO_MANY_REQUESTS,
-            Refusal::Barred(Barred::Full) => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Barred(Barred::Busy | Barred::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Barred(Barred::Client | Barred::Origin(_)) => StatusCode::FORBIDDEN,
             Refusal::Turned(turned) => match turned.answer {
                 RefusalAnswer::Status(429) => StatusCode::TOO_MANY_REQUESTS,
@@ -167,6 +170,7 @@ impl fmt::Display for Barred {
             Barred::Client => f.write_str("this proxy is not for you"),
             Barred::Password => f.write_str("a name and its password are needed"),
             Barred::Guesses => f.write_str("too many wrong passwords came from there"),
+            Barred::Busy => f.write_str("too many passwords are to be verified"),
             Barred::Origin(denied) => denied.fmt(f),
             Barred::Full => f.write_str("too many tunnels are open"),
         }
@@ -174,6 +178,27 @@ impl fmt::Display for Barred {
 }
 
 impl Barred {
+    fn reason(self) -> Refused {
+        match self {
+            Barred::NotWhole => Refused::Target,
+            Barred::Client => Refused::Client,
+            Barred::Password => Refused::Password,
+            Barred::Guesses => Refused::Guesses,
+            Barred::Busy => Refused::Busy,
+            Barred::Full => Refused::Tunnels,
+            Barred::Origin(denied) => Refused::Origin(denied),
+        }
+    }
+
+    /// When to try again, in seconds.
+    fn retry_s(self) -> Option<u64> {
+        match self {
+            Barred::Guesses => Some(60),
+            Barred::Busy | Barred::Full => Some(1),
+            Barred::NotWhole | Barred::Client | Barred::Password | Barred::Origin(_) => None,
+        }
+    }
+
     /// RFC 9209 §2.3.5, §2.3.11 and §2.3.12; the reason as metrics have it.
     fn proxy_status(self) -> HeaderValue {
         HeaderValue::from_static(match self {
@@ -187,6 +212,7 @@ impl Barred {
             Barred::Origin(Denied::Own) => "weir; error=destination_ip_prohibited; details=\"own\"",
             Barred::Password => "weir; error=http_request_denied; details=\"password\"",
             Barred::Guesses => "weir; error=http_request_denied; details=\"guesses\"",
+            Barred::Busy => "weir; error=http_request_denied; details=\"busy\"",
             Barred::Full => "weir; error=connection_limit_reached; details=\"tunnels\"",
             Barred::Origin(_) => "weir; error=destination_ip_prohibited; details=\"address\"",
         })
@@ -246,8 +272,8 @@ pub(super) fn refuse(
             if let Some(challenge) = challenge {
                 headers.insert(header::PROXY_AUTHENTICATE, challenge);
             }
-            if let Barred::Guesses = barred {
-                headers.insert(header::RETRY_AFTER, 60.into());
+            if let Some(after_s) = barred.retry_s() {
+                headers.insert(header::RETRY_AFTER, after_s.into());
             }
         }
         _ if status == StatusCode::SERVICE_UNAVAILABLE => {
@@ -278,14 +304,7 @@ fn count(refusal: &Refusal, record: &Record) {
     match refusal {
         Refusal::BodyTooLarge => connections.large_bodies.fetch_add(1, Relaxed),
         Refusal::BodyTooSlow => connections.slow_bodies.fetch_add(1, Relaxed),
-        Refusal::Barred(Barred::Password | Barred::Guesses) => {
-            shared.metrics.forward.unknown.fetch_add(1, Relaxed)
-        }
-        Refusal::Barred(Barred::Client) => shared.metrics.forward.strangers.fetch_add(1, Relaxed),
-        Refusal::Barred(Barred::Origin(why)) => {
-            shared.metrics.forward.deny(*why);
-            0
-        }
+        Refusal::Barred(barred) => shared.metrics.forward.refuse(barred.reason()),
         _ => 0,
     };
 }

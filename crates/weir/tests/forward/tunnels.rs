@@ -85,6 +85,22 @@ fn bytes_pass_as_they_are_and_are_counted() {
     weir.wait_for_log("\"method\":\"CONNECT\"");
 }
 
+/// CPython asks for tunnels like this up to its version 3.11.
+#[test]
+fn clients_may_speak_the_older_version() {
+    let (_weir, proxy, _admin) = tunnels("");
+    let to = greeter();
+    let mut client = Client::connect(proxy).unwrap();
+    client.send(format!("CONNECT {to} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    let head = String::from_utf8(client.head().unwrap()).unwrap();
+    assert!(head.starts_with("HTTP/1.") && head[8..].starts_with(" 200 "), "{head}");
+    assert_eq!(client.take(11).unwrap(), b"220 hello\r\n");
+    client.send(b"hi").unwrap();
+    assert_eq!(client.take(2).unwrap(), b"hi");
+    client.stream().shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.take(3).unwrap(), b"bye");
+}
+
 #[test]
 fn a_tunnel_leads_where_it_may() {
     let (_weir, proxy, _admin) = tunnels("");
@@ -121,7 +137,8 @@ fn tunnels_have_limits() {
     assert_eq!(client.take(11).unwrap(), b"220 hello\r\n");
     // One at a time.
     let (_, second) = connect(proxy, &to);
-    assert_eq!(second.status, 503);
+    assert_eq!((second.status, second.header("retry-after")), (503, Some("1")));
+    assert_eq!(metric(admin, "weir_forward_denied_total{reason=\"tunnels\"}"), 1);
     // Silent for too long.
     assert!(client.is_closed());
     let ended = |end: &str| metric(admin, &format!("weir_forward_tunnels_total{{end=\"{end}\"}}"));

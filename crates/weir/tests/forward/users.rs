@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
+
 use super::common::client::get;
 use super::*;
 use tempfile::TempDir;
@@ -20,6 +22,11 @@ fn line(name: &str, password: &str) -> String {
 
 /// A proxy with one user, ann, whose password is `se:cret`.
 fn with_ann() -> (Origin, Weir, SocketAddr, SocketAddr) {
+    with_ann_and("")
+}
+
+/// The same with these rules.
+fn with_ann_and(rules: &str) -> (Origin, Weir, SocketAddr, SocketAddr) {
     let directory = TempDir::new().unwrap();
     let line = line("ann", "se:cret");
     assert!(line.starts_with("ann:$pbkdf2-sha256$i=600000$") && !line.contains("se:cret"));
@@ -28,7 +35,7 @@ fn with_ann() -> (Origin, Weir, SocketAddr, SocketAddr) {
     let forward = "forward { private \"127.0.0.1\"; ports \"1024-65535\"; \
                    connect \"1024-65535\"; users \"users\" realm=\"The lab\"; }";
     let route = format!("access-log \"-\" format=\"json\"\nroute \"/*\" {{ {forward}\n}}");
-    let server = format!("server {{ admin \"{admin}\"; }}");
+    let server = format!("server {{ admin \"{admin}\"; }}\n{rules}");
     let config = front_config(address, &server, &route);
     let weir = Weir::run_in(directory, &config, &[address]);
     (origin, weir, address, admin)
@@ -89,7 +96,7 @@ fn tunnels_are_for_users_alone() {
 
 #[test]
 fn who_guesses_is_not_heard() {
-    let (origin, _weir, proxy, _admin) = with_ann();
+    let (origin, weir, proxy, admin) = with_ann();
     let url = origin.url();
     assert_eq!(with(proxy, &url, RIGHT).status, 200);
     // `ann:0` to `ann:9`
@@ -99,11 +106,47 @@ fn who_guesses_is_not_heard() {
     ] {
         assert_eq!(with(proxy, &url, &format!("Basic {guess}")).status, 407);
     }
+    let metrics = text(&get(admin, "localhost", "/metrics").unwrap());
+    assert!(metrics.contains("weir_forward_denied_total{reason=\"guesses\"} 0"), "{metrics}");
     // Credentials that nobody has shown before.
     let next = with(proxy, &url, "Basic Ym9iOnNlY3JldA==");
     assert_eq!(next.status, 429);
     assert_eq!(next.header("retry-after"), Some("60"));
     assert_eq!(with(proxy, &url, RIGHT).status, 200);
+    // A reload forgets neither.
+    weir.signal(Signal::HUP);
+    weir.wait_for_log("reloaded");
+    assert_eq!(with(proxy, &url, "Basic Ym9iOm90aGVy").status, 429);
+    assert_eq!(with(proxy, &url, RIGHT).status, 200);
+}
+
+/// Verifying is dear: nobody has it done who is refused anyway.
+#[test]
+fn rules_go_before_passwords() {
+    let rules = "guard { rule \"no\" { path \"/no\"; always; refuse; }\n}";
+    let (origin, _weir, proxy, _admin) = with_ann_and(rules);
+    let url = origin.url();
+    for guess in 0..12 {
+        let guess = format!("Basic YW5uOjA{guess:x}");
+        let answer = with(proxy, &format!("{url}/no"), &guess);
+        assert_eq!((answer.status, answer.header("proxy-authenticate")), (503, None));
+    }
+    // None of them counts as a wrong one.
+    assert_eq!(with(proxy, &url, RIGHT).status, 200);
+}
+
+/// A browser that starts asks for many things at once, by many connections.
+#[test]
+fn who_is_unknown_may_ask_many_things_at_once() {
+    let (origin, _weir, proxy, _admin) = with_ann();
+    let url = origin.url();
+    let asking: Vec<_> = (0..60)
+        .map(|number| {
+            let url = format!("{url}/{number}");
+            std::thread::spawn(move || with(proxy, &url, RIGHT).status)
+        })
+        .collect();
+    assert!(asking.into_iter().all(|asking| asking.join().unwrap() == 200));
 }
 
 #[test]
