@@ -1,7 +1,8 @@
 //! What takes long to make has a draft: the same with less effort, which clients get until the
 //! whole is there.
 
-use weir_cache::Object;
+use http::header::HeaderValue;
+use weir_cache::{Cache, Head, Key, Object};
 
 use crate::pipeline::WEIR_ADAPT;
 
@@ -38,4 +39,20 @@ impl Effort {
 pub(crate) fn is_draft(variant: &Object) -> bool {
     let said = variant.headers().get(WEIR_ADAPT);
     said.is_some_and(|said| said.as_bytes().ends_with(DRAFT.as_bytes()))
+}
+
+/// Stores a draft anew as all that there will be of its variant.
+pub(super) fn settle(cache: &Cache, key: &Key, draft: &Object) {
+    let mut headers = draft.headers().clone();
+    let said = headers.get(WEIR_ADAPT).map(HeaderValue::as_bytes);
+    let said = said.and_then(|said| said.strip_suffix(DRAFT.as_bytes()));
+    if let Some(said) = said.and_then(|said| HeaderValue::from_bytes(said).ok()) {
+        headers.insert(WEIR_ADAPT, said);
+    }
+    let head = Head {
+        derived_from: draft.derived_from(),
+        selectors: draft.selectors().clone(),
+        ..Head::new(draft.status(), headers, draft.freshness())
+    };
+    cache.insert(&key.borrow(), head, draft.body().clone(), None);
 }

@@ -14,12 +14,11 @@ mod offers;
 use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use weir_adapt::adapters::compress::Compress;
 use weir_adapt::stream::{Coder, Coders, StreamStats};
-use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Recipe, Stats};
+use weir_adapt::{Job, Limits, Made, Outcome, Pool, PoolSettings, Recipe, Stats};
 use weir_arena::Arena;
-use weir_cache::{Cache, Key, Object};
+use weir_cache::{Cache, KeyRef, Object};
 use weir_config as config;
 
 use self::declined::Declined;
@@ -55,7 +54,7 @@ pub(crate) struct Adaptation {
     /// What codes what is not stored.
     coders: Coders,
     limits: Limits,
-    declined: Arc<Mutex<Declined>>,
+    declined: Arc<Declined>,
     /// Of ads and pages.
     counts: Arc<Counts>,
     pictures: Arc<Pictures>,
@@ -66,15 +65,15 @@ pub(crate) struct Wanted<'a> {
     pub(crate) original: &'a Arc<Object>,
     pub(crate) variant: &'a Variant,
     /// Where the variant is stored.
-    pub(crate) key: Key,
+    pub(crate) key: KeyRef<'a>,
 }
 
 /// How it is to be made.
 struct Order {
     recipe: Recipe,
     effort: Effort,
-    /// Bytes of the draft whose place it is to take; it must have fewer.
-    draft_bytes: Option<u64>,
+    /// The draft whose place it is to take; it must have fewer bytes.
+    instead_of: Option<Arc<Object>>,
 }
 
 impl Wanted<'_> {
@@ -123,19 +122,31 @@ impl Adaptation {
     /// Has a variant made and stored, or its draft if there is one, unless that is under way.
     /// Returns why it is not there, a word for the response.
     pub(crate) fn want(&self, cache: &Cache, wanted: Wanted<'_>) -> &'static str {
+        let key = wanted.job_key();
+        if let Some(why) = self.declined.why(key).or_else(|| self.is_pending(key)) {
+            return why;
+        }
         let whole = wanted.variant.recipe();
         let draft = whole.draft(wanted.bytes());
         let effort = if draft.is_some() { Effort::Draft } else { Effort::Whole };
         let recipe = draft.unwrap_or(whole);
-        self.order(cache, wanted.job_key(), wanted, Order { recipe, effort, draft_bytes: None })
+        self.order(cache, key, wanted, Order { recipe, effort, instead_of: None })
     }
 
-    /// Has a variant made that a draft stands for, and stored in its place if it is smaller.
-    pub(crate) fn complete(&self, cache: &Cache, wanted: Wanted<'_>, draft: &Object) {
-        let recipe = wanted.variant.recipe();
-        let draft_bytes = Some(draft.body().len());
-        let order = Order { recipe, effort: Effort::Whole, draft_bytes };
-        self.order(cache, wanted.whole_key(), wanted, order);
+    /// Has a variant made that a draft stands for, and stored in its place if it is smaller; else
+    /// the draft is the variant.
+    pub(crate) fn complete(&self, cache: &Cache, wanted: Wanted<'_>, draft: &Arc<Object>) {
+        let key = wanted.whole_key();
+        if self.is_pending(key).is_none() {
+            let recipe = wanted.variant.recipe();
+            let instead_of = Some(Arc::clone(draft));
+            self.order(cache, key, wanted, Order { recipe, effort: Effort::Whole, instead_of });
+        }
+    }
+
+    fn is_pending(&self, key: u128) -> Option<&'static str> {
+        let pool = self.pool.get()?.as_ref()?;
+        pool.is_pending(key).then_some("pending")
     }
 
     fn order(
@@ -143,19 +154,14 @@ impl Adaptation {
         cache: &Cache,
         key: u128,
         wanted: Wanted<'_>,
-        Order { recipe, effort, draft_bytes }: Order,
+        Order { recipe, effort, instead_of }: Order,
     ) -> &'static str {
         if self.settings.helpers == 0 {
             return "off";
         }
         let Some(pool) = self.pool() else { return "failed" };
-        if pool.is_pending(key) {
-            return "pending";
-        }
-        if let Some(why) = self.declined.lock().why(key) {
-            return why;
-        }
         let Wanted { original, variant, key: stored_as } = wanted;
+        let stored_as = stored_as.to_key();
         let job = Job {
             key,
             input: original.body().chunks().to_vec(),
@@ -169,23 +175,24 @@ impl Adaptation {
         let (pictures, recipe) = (Arc::clone(&self.pictures), job.recipe.clone());
         let store = move |outcome: &Outcome| {
             pictures.note(&recipe, original.body().len(), outcome);
-            match outcome {
-                Outcome::Made(made) if draft_bytes.is_some_and(|d| made.body.len() as u64 >= d) => {
-                    declined.lock().add(key, "not-smaller");
-                }
-                Outcome::Made(made) => {
-                    if draft_bytes.is_none() {
-                        counts.note(&made.detail, effort);
-                    }
+            if let Outcome::Failed(cause) = outcome {
+                let key_text = stored_as.borrow();
+                let (host, path) = (key_text.authority, key_text.path_and_query);
+                tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
+            }
+            let is_smaller =
+                |made: &Made, draft: &Object| (made.body.len() as u64) < draft.body().len();
+            match (outcome, instead_of) {
+                (Outcome::Made(made), None) => {
+                    counts.note(&made.detail, effort);
                     variant.store(&cache, &stored_as, &original, made, effort);
                 }
-                Outcome::Original(why) => declined.lock().add(key, why),
-                Outcome::Failed(cause) => {
-                    let key_text = stored_as.borrow();
-                    let (host, path) = (key_text.authority, key_text.path_and_query);
-                    tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
-                    declined.lock().add(key, "failed");
+                (Outcome::Made(made), Some(draft)) if is_smaller(made, &draft) => {
+                    variant.store(&cache, &stored_as, &original, made, effort);
                 }
+                (_, Some(draft)) => effort::settle(&cache, &stored_as, &draft),
+                (Outcome::Original(why), None) => declined.add(key, why),
+                (Outcome::Failed(_), None) => declined.add(key, "failed"),
             }
         };
         match pool.adapt_later(job, store) {

@@ -165,7 +165,7 @@ fn of(
     if let Some(found) = shared.cache.derived(&key, from, now_ms) {
         route.variants.touch(part, now_ms);
         if is_draft(&found) {
-            let wanted = Wanted { original, variant, key: key.to_key() };
+            let wanted = Wanted { original, variant, key };
             shared.adaptation.complete(&shared.cache, wanted, &found);
         }
         return Fit::Variant(found);
@@ -173,7 +173,7 @@ fn of(
     if !look_up::admit(connection, route, part, now_ms) {
         return Fit::Original("too-many-variants");
     }
-    let wanted = Wanted { original, variant, key: key.to_key() };
+    let wanted = Wanted { original, variant, key };
     Fit::Original(shared.adaptation.want(&shared.cache, wanted))
 }
 
@@ -186,7 +186,7 @@ pub(super) async fn wait(
 ) -> Fitted {
     let Fitted { original, fit: Fit::Awaited(variant) } = fitted else { return fitted };
     let made = async {
-        let key = original.key().clone();
+        let key = original.key().borrow();
         let wanted = Wanted { original: &original, variant: &variant, key };
         connection.worker.shared.adaptation.join(&wanted).await;
     };
