@@ -17,6 +17,12 @@ pub(crate) const END: &[u8] = b"0\r\n\r\n";
 /// What ends a preview that is everything.
 pub(crate) const WHOLE_END: &[u8] = b"0; ieof\r\n\r\n";
 
+/// A piece, which must not be empty, as a chunk around what is not copied.
+pub(crate) fn around(piece: Bytes) -> impl Buf {
+    let size = Bytes::from(format!("{:x}\r\n", piece.len()));
+    size.chain(piece).chain(&b"\r\n"[..])
+}
+
 /// Appends a piece, which must not be empty, as a chunk.
 pub(crate) fn put(piece: &[u8], text: &mut Vec<u8>) {
     text.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
@@ -201,7 +207,12 @@ mod tests {
             step in 1..700_usize,
         ) {
             let mut text = Vec::new();
-            pieces.iter().for_each(|piece| put(piece, &mut text));
+            for piece in &pieces {
+                let before = text.len();
+                put(piece, &mut text);
+                let mut chunk = around(Bytes::from(piece.clone()));
+                prop_assert_eq!(&chunk.copy_to_bytes(chunk.remaining()), &text[before..]);
+            }
             text.extend_from_slice(END);
             prop_assert_eq!(decoded(&text, step).unwrap(), (pieces.concat(), true));
         }

@@ -27,6 +27,9 @@ pub enum IcapError {
     /// What it says is not ICAP, or not an answer to what it was asked.
     #[error("the ICAP service sent {0}")]
     Garbage(&'static str),
+    /// It did not say what it wants a moment ago, and is not asked again yet.
+    #[error("the ICAP service had no answer to OPTIONS a moment ago")]
+    Silent,
     /// An answer that is none.
     #[error("the ICAP service answered {0}")]
     Status(u16),

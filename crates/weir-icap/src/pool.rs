@@ -1,5 +1,6 @@
 //! Connections to a service: how many there may be, and those that wait for their next message.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,15 @@ use crate::wire::{Incoming, within};
 /// How long a connection may wait for its next message: less than most services wait.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// A service's connections. Those that wait belong to a worker, whose event loop knows them.
+/// A service's connections. Those that wait belong to a worker, whose event loop knows them; with
+/// those in use they are no more than there may be.
 pub(crate) struct Pool {
     places: Arc<Semaphore>,
     idle: Box<[Idle]>,
 }
 
-type Idle = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
+/// The one that waits for the longest time comes first.
+type Idle = Arc<Mutex<VecDeque<(TcpStream, Instant)>>>;
 
 /// A connection in use.
 pub(crate) struct Line {
@@ -65,6 +68,7 @@ impl Pool {
         let stream = match waiting {
             Some(stream) => stream,
             None => {
+                self.make_room();
                 let connecting = TcpStream::connect((address.host.as_str(), address.port));
                 let connect = async { connecting.await.map_err(IcapError::Connect) };
                 let stream = within(limit, connect).await?;
@@ -77,12 +81,22 @@ impl Pool {
         let incoming = Incoming { from, buffer: BytesMut::new() };
         Ok(Line { incoming, place: Place { idle, _permit: permit }, to, is_used })
     }
+
+    /// Closes connections that wait, of whichever worker, until there may be one more.
+    fn make_room(&self) {
+        let waiting = || self.idle.iter().map(|idle| idle.lock().len()).sum::<usize>();
+        while waiting() > self.places.available_permits() {
+            let longest = self.idle.iter().max_by_key(|idle| idle.lock().len());
+            // Another may have been faster.
+            let Some(_closed) = longest.and_then(|idle| idle.lock().pop_front()) else { return };
+        }
+    }
 }
 
 /// A connection that waits and that its service has not closed.
 fn take(idle: &Idle) -> Option<TcpStream> {
     loop {
-        let (stream, since) = idle.lock().pop()?;
+        let (stream, since) = idle.lock().pop_back()?;
         let is_silent = stream
             .try_read(&mut [0; 1])
             .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
@@ -96,8 +110,11 @@ impl Place {
     /// Keeps a connection for the next message, if nothing is left over on it.
     pub(crate) fn give_back(self, incoming: Incoming, to: OwnedWriteHalf) {
         let Ok(stream) = incoming.from.reunite(to) else { return };
-        if incoming.buffer.is_empty() {
-            self.idle.lock().push((stream, Instant::now()));
+        if !incoming.buffer.is_empty() {
+            return;
         }
+        let mut idle = self.idle.lock();
+        while idle.pop_front_if(|(_, since)| since.elapsed() >= IDLE_MAX).is_some() {}
+        idle.push_back((stream, Instant::now()));
     }
 }

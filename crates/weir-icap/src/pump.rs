@@ -62,22 +62,21 @@ async fn run(
             _ = &mut stopped => break Err(Stopped::Told),
             piece = held.next() => piece,
         };
-        let mut text = Vec::new();
-        let is_end = match piece {
-            Ok(Some(piece)) => {
-                chunked::put(&piece, &mut text);
-                false
-            }
-            Ok(None) => {
-                text.extend_from_slice(chunked::END);
-                true
-            }
+        let piece = match piece {
+            Ok(piece) => piece,
             Err(error) => break Err(Stopped::Failed(error)),
+        };
+        let is_end = piece.is_none();
+        let write = async {
+            match piece {
+                Some(piece) => write_all(&mut to, chunked::around(piece), limit).await,
+                None => write_all(&mut to, chunked::END, limit).await,
+            }
         };
         let written = tokio::select! {
             biased;
             _ = &mut stopped => break Err(Stopped::Told),
-            written = write_all(&mut to, &text, limit) => written,
+            written = write => written,
         };
         match written {
             Ok(()) if is_end => break Ok(()),

@@ -14,8 +14,8 @@ use crate::options::Options;
 use crate::pool::Pool;
 use crate::wire::write_all;
 
-/// How long an answer to OPTIONS is waited for anew after it failed.
-const OPTIONS_RETRY: Duration = Duration::from_secs(1);
+/// How long a service is left alone after it did not say what it wants.
+const OPTIONS_RETRY: Duration = Duration::from_secs(3);
 
 /// How to reach a service, and how far to go for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +47,27 @@ pub struct Service {
     pub(crate) authority: String,
     pub(crate) pool: Pool,
     wants: Mutex<Option<Known>>,
+    /// Held by the one who asks for that.
+    asking: tokio::sync::Mutex<()>,
 }
 
 /// What a service has said of itself.
+#[derive(Clone)]
 struct Known {
-    options: Result<Arc<Options>, ()>,
+    /// `None` if it had no answer.
+    options: Option<Arc<Options>>,
     until: Instant,
+}
+
+impl Known {
+    fn new(options: Option<&Arc<Options>>) -> Known {
+        let lasts = options.map_or(OPTIONS_RETRY, |options| options.lifetime);
+        Known { options: options.cloned(), until: Instant::now() + lasts }
+    }
+
+    fn said(self) -> Result<Arc<Options>, IcapError> {
+        self.options.ok_or(IcapError::Silent)
+    }
 }
 
 impl Service {
@@ -69,6 +84,7 @@ impl Service {
             authority,
             pool: Pool::new(settings.connections, workers),
             wants: Mutex::new(None),
+            asking: tokio::sync::Mutex::default(),
             settings,
         }
     }
@@ -87,24 +103,23 @@ impl Service {
         exchange::run(self, worker, shown, content).await
     }
 
-    /// What it wants. Who does not know asks; nobody waits for what others have asked, since that
-    /// is asked once an hour.
+    /// What it wants. One of those who do not know asks, and the others wait for what he hears, or
+    /// go on with what was said before. Of a service that had no answer nothing is asked for a
+    /// while: all would wait for it.
     pub(crate) async fn options(&self, worker: usize) -> Result<Arc<Options>, IcapError> {
-        if let Some(known) = &*self.wants.lock()
-            && Instant::now() < known.until
-            && let Ok(options) = &known.options
-        {
-            return Ok(Arc::clone(options));
+        let known = self.wants.lock().clone();
+        let _asking = match (known, self.asking.try_lock()) {
+            (Some(known), _) if Instant::now() < known.until => return known.said(),
+            (_, Ok(asking)) => asking,
+            (Some(Known { options: Some(outdated), .. }), Err(_)) => return Ok(outdated),
+            (_, Err(_)) => self.asking.lock().await,
+        };
+        let heard = self.wants.lock().clone().filter(|known| Instant::now() < known.until);
+        if let Some(heard) = heard {
+            return heard.said();
         }
         let asked = self.ask_options(worker).await;
-        let known = match &asked {
-            Ok(options) => {
-                let until = Instant::now() + options.lifetime;
-                Known { options: Ok(Arc::clone(options)), until }
-            }
-            Err(_) => Known { options: Err(()), until: Instant::now() + OPTIONS_RETRY },
-        };
-        *self.wants.lock() = Some(known);
+        *self.wants.lock() = Some(Known::new(asked.as_ref().ok()));
         asked
     }
 

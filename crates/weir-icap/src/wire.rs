@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
@@ -42,8 +42,8 @@ pub(crate) async fn within<T>(
 /// Writes all, and waits no longer than `limit` for it.
 pub(crate) async fn write_all(
     to: &mut (impl AsyncWrite + Unpin),
-    text: &[u8],
+    mut text: impl Buf,
     limit: Duration,
 ) -> Result<(), IcapError> {
-    within(limit, async { to.write_all(text).await.map_err(IcapError::Broken) }).await
+    within(limit, async { to.write_all_buf(&mut text).await.map_err(IcapError::Broken) }).await
 }

@@ -105,6 +105,26 @@ fn what_names_no_origin_is_refused() {
     assert_eq!(origin.take().len(), 0);
 }
 
+/// NTLM and Negotiate authenticate connections: nobody else's request goes by such a one.
+#[test]
+fn connections_of_one_user_are_not_shared() {
+    let (origin, _weir, address) = proxy("", "");
+    let mut client = Client::connect(address).unwrap();
+    let mut ask = |credentials: &str| {
+        let fields = [("authorization", credentials), ("cache-control", "no-store")];
+        assert_eq!(client.ask("GET", &origin.url(), &fields).unwrap().status, 200);
+        let [asked] = &origin.take()[..] else { panic!("asked more than once") };
+        asked.connection
+    };
+    let first = ask("Basic YTpi");
+    assert_eq!(ask("Bearer NTLM"), first);
+    // It came by one that was used, and nobody comes after it.
+    assert_eq!(ask("NTLM TlRMTVNTUAAB"), first);
+    let second = ask("negotiate YII");
+    assert_ne!(second, first);
+    assert_ne!(ask("Basic YTpi"), second);
+}
+
 #[test]
 fn content_passes_both_ways() {
     let (origin, _weir, address) = proxy("", "");

@@ -8,6 +8,9 @@ mod common;
 mod scanner;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use common::client::{Client, Response, ask};
 use common::origin::{Origin, Received, answer};
@@ -223,10 +226,59 @@ fn metrics_count_what_became_of_messages() {
     ask(address, "GET", "/", &[]);
     let host = admin.to_string();
     let page = text(&ask(admin, "GET", "/metrics", &[("host", &host)]));
-    for (result, count) in [("answered", 1), ("unchanged", 1), ("failed", 0)] {
+    for (result, count) in [("changed", 1), ("answered", 0), ("unchanged", 1), ("failed", 0)] {
         let line = format!(
             "weir_icap_messages_total{{service=\"scanner\",method=\"respmod\",result=\"{result}\"}} {count}\n"
         );
         assert!(page.contains(&line), "{line}{page}");
     }
+}
+
+#[test]
+fn a_service_that_is_silent_is_asked_once_in_a_while() {
+    let (asked, counted) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&asked);
+    // Takes what comes, and says nothing.
+    let silent = common::origin::raw(move |_, mut stream| {
+        count.fetch_add(1, SeqCst);
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let origin = Origin::start(|_| answer("200 OK", "", b"fine"));
+    let icap = format!("icap \"scanner\" {{ respmod \"icap://{silent}/r\"; timeout \"1s\"; }}");
+    let site = format!("route \"/*\" {{ proxy \"{}\"; icap \"scanner\"; }}", origin.url());
+    let (_weir, address) = Weir::front(&icap, &site);
+    let began = Instant::now();
+    let asking: Vec<_> = (0..8)
+        .map(|number| {
+            let counted = Arc::clone(&counted);
+            std::thread::spawn(move || {
+                let status = ask(address, "GET", &format!("/{number}"), &[]).status;
+                counted.fetch_add(usize::from(status == 504), SeqCst);
+                status
+            })
+        })
+        .collect();
+    for asking in asking {
+        assert!(matches!(asking.join().unwrap(), 502 | 504));
+    }
+    // Who asked waited; nobody waits after him.
+    assert!(began.elapsed() < Duration::from_millis(1900), "{:?}", began.elapsed());
+    assert_eq!((asked.load(SeqCst), counted.load(SeqCst)), (1, 1));
+    let began = Instant::now();
+    assert_eq!(ask(address, "GET", "/after", &[]).status, 502);
+    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+    assert_eq!(asked.load(SeqCst), 1);
+}
+
+#[test]
+fn slow_clients_do_not_hold_the_service() {
+    let scanner = Scanner::start(scan);
+    let lines = "reqmod \"icap://ADDRESS/q\"; connections 1;";
+    let (_origin, _weir, address) = front(&scanner, lines);
+    assert_eq!(ask(address, "GET", "/", &[]).status, 200);
+    let mut slow = Client::connect(address).unwrap();
+    slow.send(b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\nsome content")
+        .unwrap();
+    assert_eq!(slow.response("POST").unwrap().status, 408);
+    assert_eq!(ask(address, "GET", "/", &[]).status, 200);
 }

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TE, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -46,7 +47,8 @@ pub(super) struct Job {
     framing: Framing,
     /// Has TE, and then it says `trailers`.
     te: bool,
-    /// Whoever sends it does not trust the server to read the content.
+    /// Whoever sends it does not trust the server to read the content, or the connection would be
+    /// its user's.
     asks_to_close: bool,
     /// The body can be sent twice.
     duplicable: bool,
@@ -56,6 +58,16 @@ pub(super) struct Job {
     pub(super) is_head: bool,
     /// Asks for another protocol: needs an HTTP/1.1 connection of its own.
     pub(super) upgrade: bool,
+}
+
+/// Whether credentials are for the connection rather than for the request (RFC 4559, section 6):
+/// whatever else went by it would be the same user's.
+fn is_bound(headers: &HeaderMap) -> bool {
+    let is = |value: &HeaderValue| {
+        let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
+        [&b"ntlm"[..], b"negotiate"].iter().any(|bound| scheme.eq_ignore_ascii_case(bound))
+    };
+    headers.get_all(AUTHORIZATION).iter().any(is)
 }
 
 impl Job {
@@ -91,8 +103,9 @@ impl Job {
         }
         let te = present.hop && normalise_te(&mut parts);
         let upgrade = present.hop && parts.headers.contains_key(UPGRADE);
-        let asks_to_close =
-            present.hop && parts.headers.get(CONNECTION).is_some_and(|options| options == "close");
+        let asks_to_close = is_bound(&parts.headers)
+            || present.hop
+                && parts.headers.get(CONNECTION).is_some_and(|options| options == "close");
         let duplicable = matches!(body, RequestBody::Empty | RequestBody::Full(_));
         let repeatable = duplicable && parts.method.is_idempotent() && !upgrade;
         let is_head = parts.method == Method::HEAD;

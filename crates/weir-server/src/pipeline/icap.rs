@@ -60,11 +60,14 @@ pub(super) async fn answer(icap: Arc<Icap>, mut asked: plugins::Asked) -> Respon
         response: None,
         extra: &extra,
     };
+    // A connection to the service is held for whoever sends content.
+    verdict.set_held_for(true);
     let modified = watched.service.modify(asked.connection.worker.index, shown, content).await;
     let (outcome, modified) = settle(&icap, modified);
     watched.count(outcome, began.elapsed());
     match modified {
         Ok(Modified::Unchanged(content)) => {
+            verdict.set_held_for(false);
             asked.body = Some(Content::Seen(Mutex::new(content), verdict));
             plugins::answer(asked).await
         }
@@ -80,6 +83,10 @@ pub(super) async fn answer(icap: Arc<Icap>, mut asked: plugins::Asked) -> Respon
             Err(what) => refused(asked, bad(what)),
         },
         Err(_) if verdict.is_too_large() => refused(asked, Refusal::BodyTooLarge),
+        Err(_) if verdict.is_too_slow() => {
+            asked.record.shed = Some("slow-body");
+            refused(asked, Refusal::BodyTooSlow)
+        }
         Err(IcapError::Content(_)) => {
             refused(asked, Refusal::Source(StatusCode::BAD_REQUEST, "the content broke off"))
         }
@@ -130,6 +137,11 @@ pub(super) async fn filled(
     let began = Instant::now();
     let modified = watched.service.modify(connection.worker.index, shown, Some(body)).await;
     let (outcome, modified) = settle(icap, modified);
+    let outcome = match outcome {
+        // Another response is none in a request's place.
+        Outcome::Answered => Outcome::Changed,
+        outcome => outcome,
+    };
     watched.count(outcome, began.elapsed());
     match modified {
         Ok(Modified::Unchanged(content)) => {
@@ -148,14 +160,14 @@ pub(super) async fn filled(
 
 /// What goes on in place of a response that a service could not judge. It is not stored.
 fn instead(icap: &Icap, refusal: &Refusal) -> Filled {
-    let what = match refusal {
-        Refusal::Source(_, what) => what,
-        _ => "the ICAP service failed",
+    let (status, what) = match refusal {
+        Refusal::Source(status, what) => (*status, *what),
+        _ => (StatusCode::BAD_GATEWAY, "the ICAP service failed"),
     };
-    let text = format!("502 Bad Gateway: {what} ({})\n", icap.config.name);
+    let text = format!("{status}: {what} ({})\n", icap.config.name);
     let body = http_body_util::Full::new(text.into()).map_err(|never| match never {});
     let mut response = Response::new(ResponseBody::made(body.boxed_unsync()));
-    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    *response.status_mut() = status;
     let headers = response.headers_mut();
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(header::CONTENT_TYPE, plain);
