@@ -71,6 +71,70 @@ fn a_crowd_comes_twice_and_leaves() {
     assert!(without > 8 && (1..=8).contains(&with), "{report}");
 }
 
+/// Each claim of the page on adaptation, by the figures that it shows.
+#[test]
+fn what_is_adapted_is_smaller_and_without_ads() {
+    let (front, admin) = (free_address(), free_address());
+    let (listen, admin) = (front.to_string(), admin.to_string());
+    let arguments = ["demo", "--listen", &listen, "--admin", &admin];
+    let weir = Weir::start(TempDir::new().unwrap(), &arguments, &[front]);
+    weir.wait_for_log("Ctrl-C ends it.");
+    assert!(weir.log().contains(&format!("http://{front}/adapt/figures\n")), "{}", weir.log());
+
+    let told = client::ask(front, "GET", "/adapt/figures", &[]).body;
+    let told = String::from_utf8(told).unwrap();
+    let figure = |name: &str| -> (usize, String) {
+        let line = told.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
+        let mut words = line.split_whitespace().skip(1);
+        let bytes = words.next().unwrap().parse().unwrap_or_else(|_| panic!("{line}"));
+        (bytes, words.skip(1).collect::<Vec<_>>().join(" "))
+    };
+    for format in ["jpeg", "webp", "avif"] {
+        let sizes = ["320", "640", "1200"].map(|width| {
+            let (bytes, word) = figure(&format!("{format}-{width}"));
+            assert!(word.starts_with(format) && word.contains(&format!(";{width}x")), "{told}");
+            bytes
+        });
+        assert!(sizes.is_sorted() && sizes[2] < figure("picture").0, "{told}");
+    }
+    assert_eq!(figure("picture").1, "-");
+    for name in ["save-data", "quality-40", "grey"] {
+        let (bytes, word) = figure(name);
+        assert!(word.starts_with("webp;") && bytes < figure("webp-640").0, "{name}: {told}");
+    }
+    let original = figure("identity").0;
+    for coding in ["gzip", "zstd", "br"] {
+        let [quick, strong] =
+            ["quick", "strong"].map(|strength| figure(&format!("{coding}-{strength}")));
+        assert!(quick.1.starts_with(coding) && strong.1.starts_with(coding), "{told}");
+        assert!(strong.0 < quick.0 && quick.0 < original / 2, "{told}");
+    }
+    let changed = figure("page-changed").1;
+    assert!(changed.starts_with("html;") && changed.contains("hidden=1"), "{told}");
+    assert_eq!(figure("ad-blocked").1, "ads;blocked");
+    assert_eq!(figure("script-blocked").1, "ads;blocked");
+
+    let [before, after] = ["/paper/", "/clean/"].map(|path| {
+        let answer = client::ask(front, "GET", path, &[]);
+        assert!(answer.header("content-security-policy").unwrap().contains("'nonce-of-the-demo'"));
+        String::from_utf8(answer.body).unwrap()
+    });
+    assert!(before.contains("class=\"advert\"") && before.contains("//old.example/"));
+    for gone in ["advert", "banner.svg", "old.example"] {
+        assert!(!after.contains(gone), "{gone}: {after}");
+    }
+    let script = "<script nonce=\"of-the-demo\" src=\"note.js\"></script>";
+    for there in [script, "loading=\"lazy\"", "river.jpg?width=320 320w"] {
+        assert!(!before.contains(there) && after.contains(there), "{there}: {after}");
+    }
+    let candidate = client::ask(front, "GET", "/clean/river.jpg?width=320", &[]);
+    assert_eq!(candidate.status, 200);
+    // The file in memory is there for a reload, too.
+    run(weir.directory(), &["reload", "--admin", &admin].map(str::to_owned));
+    let blocked = client::ask(front, "GET", "/clean/ads/count.js", &[("Sec-Fetch-Dest", "script")]);
+    assert_eq!(blocked.header("weir-adapt"), Some("ads;blocked"));
+}
+
 /// The `… plugin …` commands of the banner, without the program's name.
 fn plugin_commands(banner: &str) -> Vec<Vec<String>> {
     let joined = banner.replace("\\\n", " ");

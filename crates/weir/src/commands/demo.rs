@@ -1,13 +1,16 @@
 //! `weir demo`: the demo's origin, Weir in front of it, and a plugin that is deployed into that as
 //! anybody could, with a picture before and after.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use weir::demo::{
-    Front, GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, GUARD, GUARDED, SALE_PLACES, Shown,
-    UNGUARDED,
+    ADAPTED_ROUTES, ADS_LIST, Front, GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, GUARD, GUARDED,
+    SALE_PLACES, Shown, UNGUARDED,
 };
 use weir_config::{Concurrency, Config, Pattern, Source};
 
@@ -34,6 +37,8 @@ pub(super) fn demo(demo: &Demo) -> Result<(), Failure> {
     let mut config = weir_config::proxy_url(&format!("http://{origin}"), listen, None)?;
     config.server.admin = admin(&demo.admin)?;
     add_route_for_plugin(&mut config);
+    // Reloads read it again: it is there until the end.
+    let _list = add_adapted_routes(&mut config, origin)?;
     add_routes_for_guard(&mut config)?;
     let settings = Settings { origin: command_line(&config), config, admin_is_optional: false };
     Ok(serving::serve(settings, |listening| {
@@ -69,6 +74,25 @@ fn add_route_for_plugin(config: &mut Config) {
         }
         site.routes.push(route);
     }
+}
+
+/// Routes that adapt, and the list of ads that they name, which is a file in memory: the demo
+/// writes nothing to disk.
+fn add_adapted_routes(config: &mut Config, origin: SocketAddr) -> Result<File, Failure> {
+    let failed = |cause| Failure(format!("no file for the demo's list of ads: {cause}"));
+    let list = memfd_create("weir-demo-ads", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+    let mut list = File::from(list);
+    list.write_all(ADS_LIST.as_bytes()).map_err(failed)?;
+    let routes = ADAPTED_ROUTES
+        .replace("{origin}", &format!("http://{origin}"))
+        .replace("{list}", &format!("/proc/self/fd/{}", list.as_raw_fd()));
+    let site = format!("site \"demo\" {{\nlisten \"127.0.0.1:1\"\n{routes}}}\n");
+    let adapted = weir_config::parse("demo", &site)?;
+    let routes: Vec<_> = adapted.sites.into_iter().flat_map(|site| site.routes).collect();
+    for site in &mut config.sites {
+        site.routes.extend_from_slice(&routes);
+    }
+    Ok(list)
 }
 
 /// One page behind two upstreams: one without a limit, and one that lets as many requests through

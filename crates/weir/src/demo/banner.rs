@@ -58,6 +58,9 @@ or try, in another terminal:
     curl -sN -X POST {front}/crowd/run
     {program} guard status --admin {admin}
 
+  pictures, a page and a text, adapted; sizes, also at {front}/adapt
+    curl -sN {front}/adapt/figures
+
   what the server has done so far
     {program} status --admin {admin}
 

@@ -6,6 +6,7 @@
 mod answer;
 mod banner;
 mod crowd;
+mod gallery;
 mod guard;
 mod pictures;
 mod plugin;
@@ -27,6 +28,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 pub use banner::banner;
+pub use gallery::{LIST as ADS_LIST, ROUTES as ADAPTED_ROUTES};
 pub use guard::{GUARD, GUARDED, UNGUARDED};
 pub use plugin::{GRAY, GRAY_PATTERN, GRAY_PICTURE, GRAY_PREFIX, Shown};
 pub use sale::PLACES as SALE_PLACES;

@@ -44,6 +44,8 @@ pub(super) fn all() -> Vec<Picture> {
         ("/pictures/mandelbrot-480.png", png, Mandelbrot, 480),
         ("/pictures/mandelbrot-960.png", png, Mandelbrot, 960),
         ("/pictures/mandelbrot-1920.png", png, Mandelbrot, 1920),
+        ("/paper/valley.jpg", jpeg, Landscape, 960),
+        ("/paper/river.jpg", jpeg, Plasma, 960),
     ]
     .into_iter()
     .map(|(path, content_type, drawing, width)| Picture {

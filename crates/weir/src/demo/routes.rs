@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_LANGUAGE, ALLOW, CONTENT_DISPOSITION, CONTENT_LANGUAGE, HeaderMap, RETRY_AFTER, VARY,
+    ACCEPT_LANGUAGE, ALLOW, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, HOST,
+    HeaderMap, RETRY_AFTER, VARY,
 };
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
@@ -17,6 +18,7 @@ use serde_json::json;
 
 use super::answer::{Body, HTML, KEEP, TEXT, refuse, reply, reply_with_validators, set};
 use super::crowd::{Crowds, Sales};
+use super::gallery::{Gallery, ROUTES};
 use super::pictures::{self, Picture};
 use super::plugin::GRAY;
 use super::sale::Sale;
@@ -40,6 +42,26 @@ const PLUGIN: &str = include_str!("assets/plugin.html");
 const PLUGIN_SCRIPT: &str = include_str!("assets/plugin.js");
 const CROWD: &str = include_str!("assets/crowd.html");
 const CROWD_SCRIPT: &str = include_str!("assets/crowd.js");
+const GALLERY: &str = include_str!("assets/adapt.html");
+const GALLERY_SCRIPT: &str = include_str!("assets/adapt.js");
+const PAPER: &str = include_str!("assets/paper.html");
+const NOTE: &str = include_str!("assets/note.js");
+const AD: &str = include_str!("assets/banner.svg");
+const AD_SCRIPT: &str = include_str!("assets/count.js");
+
+/// Some 25 KB of text as people write it.
+const PAGES: &str = concat!(
+    include_str!("assets/index.html"),
+    include_str!("assets/style.css"),
+    include_str!("assets/water.html"),
+    include_str!("assets/plugin.html"),
+    include_str!("assets/plugin.js"),
+    include_str!("assets/crowd.html"),
+    include_str!("assets/adapt.html"),
+    include_str!("assets/adapt.js"),
+);
+
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 const QUOTES: [(&str, &str); 5] = [
     ("A weir does not stop the river; it decides how high the water stands.", "the demo"),
@@ -56,6 +78,7 @@ pub(super) struct Origin {
     pictures: Vec<Picture>,
     front: Front,
     crowds: Crowds,
+    gallery: Gallery,
     sales: Sales,
 }
 
@@ -67,6 +90,7 @@ impl Origin {
             pictures: pictures::all(),
             front,
             crowds: Crowds::new(),
+            gallery: Gallery::new(),
             sales: [Arc::new(Sale::new()), Arc::new(Sale::new())],
         }
     }
@@ -88,16 +112,25 @@ impl Origin {
         match head.uri.path() {
             "/" => self.keep(&head, HTML, INDEX),
             "/style.css" => self.keep(&head, "text/css; charset=utf-8", STYLE),
-            "/try.js" => self.keep(&head, "text/javascript; charset=utf-8", SCRIPT),
+            "/try.js" => self.keep(&head, JAVASCRIPT, SCRIPT),
             "/text/water.html" => self.keep(&head, HTML, WATER),
             "/plugin" => self.keep(&head, HTML, PLUGIN),
-            "/plugin.js" => self.keep(&head, "text/javascript; charset=utf-8", PLUGIN_SCRIPT),
+            "/plugin.js" => self.keep(&head, JAVASCRIPT, PLUGIN_SCRIPT),
             "/crowd" => self.keep(&head, HTML, CROWD),
-            "/crowd.js" => self.keep(&head, "text/javascript; charset=utf-8", CROWD_SCRIPT),
+            "/crowd.js" => self.keep(&head, JAVASCRIPT, CROWD_SCRIPT),
+            "/adapt" => self.keep(&head, HTML, GALLERY),
+            "/adapt.js" => self.keep(&head, JAVASCRIPT, GALLERY_SCRIPT),
+            "/adapt/routes" => self.keep(&head, TEXT, ROUTES),
+            "/adapt/figures" => self.figures(&head),
+            "/paper/" => self.paper(&head),
+            "/paper/note.js" => self.keep(&head, JAVASCRIPT, NOTE),
+            "/paper/ads/banner.svg" => self.keep(&head, "image/svg+xml", AD),
+            "/paper/ads/count.js" => self.keep(&head, JAVASCRIPT, AD_SCRIPT),
             UNGUARDED => sell(&self.sales[0]).await,
             GUARDED => sell(&self.sales[1]).await,
             "/gray.wasm" => self.keep(&head, "application/wasm", GRAY),
             "/text/long.txt" => self.keep(&head, TEXT, long_text()),
+            "/text/pages.txt" => self.keep(&head, TEXT, PAGES),
             "/large" => {
                 let mut response = self.keep(&head, "application/octet-stream", large());
                 set(&mut response, CONTENT_DISPOSITION, "attachment; filename=\"large.bin\"");
@@ -156,6 +189,25 @@ impl Origin {
         };
         let mut response = reply(TEXT, "no-store", "");
         *response.body_mut() = report.boxed_unsync();
+        response
+    }
+
+    /// What Weir answers where it adapts, as it is found out.
+    fn figures(&self, head: &Parts) -> Response<Body> {
+        let Some(&front) = self.front.get() else {
+            return refuse(StatusCode::CONFLICT, "Figures are of Weir over TCP only.\n");
+        };
+        let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = host.map_or_else(|| front.to_string(), str::to_owned);
+        let mut response = reply(TEXT, "no-store", "");
+        *response.body_mut() = self.gallery.report(front, host).boxed_unsync();
+        response
+    }
+
+    /// A page whose scripts are its own, or have its nonce.
+    fn paper(&self, head: &Parts) -> Response<Body> {
+        let mut response = self.keep(head, HTML, PAPER);
+        set(&mut response, CONTENT_SECURITY_POLICY, "script-src 'self' 'nonce-of-the-demo'");
         response
     }
 

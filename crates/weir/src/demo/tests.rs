@@ -71,6 +71,12 @@ fn each_page_has_its_head() {
         ("/gray.wasm", 200, "application/wasm", KEEP),
         ("/crowd", 200, "text/html; charset=utf-8", KEEP),
         ("/crowd.js", 200, "text/javascript; charset=utf-8", KEEP),
+        ("/adapt", 200, "text/html; charset=utf-8", KEEP),
+        ("/adapt.js", 200, "text/javascript; charset=utf-8", KEEP),
+        ("/adapt/routes", 200, "text/plain; charset=utf-8", KEEP),
+        ("/adapt/figures", 409, "text/plain; charset=utf-8", "no-store"),
+        ("/paper/", 200, "text/html; charset=utf-8", KEEP),
+        ("/paper/ads/banner.svg", 200, "image/svg+xml", KEEP),
         ("/sale/guarded", 200, "text/plain; charset=utf-8", "no-store"),
         ("/sale/unguarded", 200, "text/plain; charset=utf-8", "no-store"),
         ("/crowd/run", 405, "text/plain; charset=utf-8", "no-store"),
@@ -161,7 +167,7 @@ fn the_index_links_only_what_exists() {
         }
     }
     assert!(links > 10, "{links}");
-    for asset in ["/style.css", "/try.js", "/text/water.html", "/plugin", "/plugin.js"] {
+    for asset in ["/style.css", "/try.js", "/text/water.html", "/plugin", "/plugin.js", "/adapt"] {
         assert!(!ask(origin, &format!("GET {asset}")).text().contains("http"), "{asset}");
     }
 }

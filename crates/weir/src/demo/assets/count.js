@@ -1,0 +1,1 @@
+document.getElementById("counted").textContent = "An ad server has counted this visit.";

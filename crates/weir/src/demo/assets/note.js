@@ -1,0 +1,1 @@
+document.querySelector("main").insertAdjacentHTML("beforeend", "<p>A script that Weir put in wrote this.</p>");
