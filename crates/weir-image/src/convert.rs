@@ -4,7 +4,7 @@ use fast_image_resize::Resizer;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::colour;
+use crate::colour::{self, Colour};
 use crate::decode::{self, Frames};
 use crate::encode::{self, Animation, Coding};
 use crate::format::{Format, Source};
@@ -110,12 +110,16 @@ pub fn convert(input: &[u8], wish: &Wish, limits: &Limits) -> Result<Converted, 
         Some(Unsupported::Kind) => return Ok(Converted::Kept(Kept::Unsupported)),
         None => {}
     }
-    let mut work = Work { wish, probe: &probe, geometry, resizer: Resizer::new() };
+    let mut work = Work { wish, probe: &probe, geometry, colour: None, resizer: Resizer::new() };
     // Whether it is transparent is known later; what can be done in neither case, now.
     if let Err(kept) = work.formats(true).or_else(|_| work.formats(false)) {
         return Ok(Converted::Kept(kept));
     }
-    let frames = decode::open(input, &probe, shrink, limits)?;
+    let frames = match decode::open(input, &probe, shrink, limits) {
+        Err(Error::Hdr) => return Ok(Converted::Kept(Kept::Hdr)),
+        frames => frames?,
+    };
+    work.colour = frames.colour();
     let converted = work.run(frames)?;
     Ok(match converted {
         Converted::Made(made) if made.bytes.len() >= input.len() => {
@@ -148,6 +152,8 @@ struct Work<'a> {
     wish: &'a Wish,
     probe: &'a Probe,
     geometry: Geometry,
+    /// What colours mean, where the probe could not know.
+    colour: Option<Colour>,
     resizer: Resizer,
 }
 
@@ -216,7 +222,7 @@ impl Work<'_> {
     fn prepared(&mut self, picture: Picture) -> Result<Picture, Error> {
         let stored = (self.probe.width, self.probe.height);
         let picture = resize(&mut self.resizer, picture, stored, &self.geometry)?;
-        let picture = colour::to_srgb(picture, &self.probe.colour)?;
+        let picture = colour::to_srgb(picture, self.colour.as_ref().unwrap_or(&self.probe.colour))?;
         let mut picture = self.probe.orientation.apply(picture)?;
         if self.wish.grey {
             picture.desaturate();

@@ -40,6 +40,9 @@ pub enum Error {
         /// What it says.
         cause: String,
     },
+    /// It has a high dynamic range, which only what is decoded says; to [`convert`] that is no error.
+    #[error("it has a high dynamic range")]
+    Hdr,
     /// There is not enough memory.
     #[error("no memory for {bytes} bytes")]
     Memory {

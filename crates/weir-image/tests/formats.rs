@@ -121,6 +121,23 @@ fn exif_turns_pictures_and_is_gone() {
 }
 
 #[test]
+fn exif_is_read_in_webp_too() {
+    let upright = written(Format::WebP, 48, 32);
+    let (_, _, plain) = seen(&upright);
+    let at = |x: u32, y: u32| plain[(y * 48 + x) as usize];
+    for (orientation, sides, corner) in [
+        (2, (48, 32), at(47, 0)),
+        (4, (48, 32), at(0, 31)),
+        (5, (32, 48), at(0, 0)),
+        (7, (32, 48), at(47, 31)),
+    ] {
+        let chunks = [&upright[12..], &chunk(b"EXIF", &exif(orientation)[6..])].concat();
+        let (width, height, pixels) = seen(&webp(8, (48, 32), &chunks));
+        assert_eq!(((width, height), pixels[0]), (sides, corner), "{orientation}");
+    }
+}
+
+#[test]
 fn profiles_are_brought_to_srgb() {
     let red: Vec<u8> = [200, 30, 30].repeat(32 * 32);
     let ppm = [b"P6 32 32 255\n", &red[..]].concat();

@@ -172,6 +172,29 @@ fn bombs_do_not_go_off() {
     assert!(!try_it(&scans), "five hundred scans were decoded");
 }
 
+/// Frames of nothing on a large canvas, in a few bytes each.
+#[test]
+fn bombs_of_webp_do_not_go_off() {
+    let still = written(Format::WebP, 16, 16);
+    // At the upper left, 16 × 16 pixels, for 10 ms.
+    let place = [0, 0, 0, 0, 0, 0, 15, 0, 0, 15, 0, 0, 10, 0, 0, 0];
+    let frame = chunk(b"ANMF", &[&place, &still[12..]].concat());
+    let moving = |side: u32, before: usize, frames: usize| {
+        let before = chunk(b"junk", b"").repeat(before);
+        let chunks = [chunk(b"ANIM", &[0; 6]), before, frame.repeat(frames)].concat();
+        webp(2, (side, side), &chunks)
+    };
+    let honest = made(&padded(&moving(300, 3, 5)), &wish());
+    assert_eq!((honest.width, honest.frames), (16, 5));
+    assert_eq!(kept_within(&moving(16, 0, 1000), &wish(), &LIMITS), Kept::Excess(Excess::Frames));
+    assert_eq!(kept_within(&moving(65_000, 0, 5), &wish(), &LIMITS), Kept::Excess(Excess::Side));
+    assert_eq!(kept_within(&moving(400, 0, 5), &wish(), &LIMITS), Kept::Excess(Excess::Pixels));
+    let little = Limits { decoded_bytes: 1 << 20, ..LIMITS };
+    assert_eq!(kept_within(&moving(300, 0, 9), &wish(), &little), Kept::Excess(Excess::Decoded));
+    // Behind what nobody reads so far, frames are not counted, and not decoded either.
+    assert!(!try_it(&moving(300, 300, 1000)));
+}
+
 #[test]
 fn what_is_no_picture_is_left_alone() {
     for text in [

@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::picture::{Frame, Layout, Picture};
 use crate::probe::Probe;
 
-/// Chunks that are looked at, besides frames.
+/// Chunks that there may be, besides frames: files have up to six.
 const CHUNKS_MAX: u32 = 256;
 
 /// Reads the chunks (RFC 9649 §2.3 to 2.7).
@@ -32,8 +32,12 @@ pub(crate) fn probe(input: &[u8], limits: &Limits) -> Result<Probe, Error> {
             b"EXIF" => probe.orientation = exif::orientation(content),
             _ => others += 1,
         }
-        if frames > limits.frames || others > CHUNKS_MAX {
+        if frames > limits.frames {
             break;
+        }
+        // What lies behind them would not be counted.
+        if others > CHUNKS_MAX {
+            return Err(failed(format_args!("more than {CHUNKS_MAX} chunks beside frames")));
         }
     }
     if info.has_animation {
@@ -68,21 +72,26 @@ pub(crate) fn decode(input: &[u8]) -> Result<Picture, Error> {
 }
 
 /// A WebP that moves.
-pub(crate) struct Animation(AnimationDecoder);
+pub(crate) struct Animation {
+    decoder: AnimationDecoder,
+    frames_left: u32,
+}
 
 impl Animation {
     /// # Errors
     /// What libwebp says.
-    pub(crate) fn open(input: &[u8]) -> Result<Animation, Error> {
+    pub(crate) fn open(input: &[u8], probe: &Probe) -> Result<Animation, Error> {
         let (mode, limits) = (ColorMode::Rgba, Unlimited::none());
         let decoder = AnimationDecoder::with_options_limits(input, mode, false, &limits);
-        decoder.map(Animation).map_err(failed)
+        Ok(Animation { decoder: decoder.map_err(failed)?, frames_left: probe.frames })
     }
 }
 
 impl Frames for Animation {
     fn next(&mut self) -> Result<Option<Frame>, Error> {
-        let Some(frame) = self.0.next_frame().map_err(failed)? else { return Ok(None) };
+        let Some(frame) = self.decoder.next_frame().map_err(failed)? else { return Ok(None) };
+        let left = self.frames_left.checked_sub(1);
+        self.frames_left = left.ok_or_else(|| failed("more frames than were counted"))?;
         let (width, height, pixels) = (frame.width, frame.height, frame.data);
         let picture = Picture { width, height, layout: Layout::Rgba, pixels };
         Ok(Some(Frame { picture, delay_ms: frame.duration_ms }))

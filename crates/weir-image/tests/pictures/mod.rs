@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod avif;
+
 use std::io::Cursor;
 
 use weir_image::{Converted, Format, Kept, Limits, Made, Quality, Wish, convert};
@@ -169,6 +171,20 @@ pub(crate) fn with_segment(jpeg: &[u8], marker: u8, content: &[u8]) -> Vec<u8> {
 pub(crate) fn exif(orientation: u8) -> Vec<u8> {
     let entry = [1, 0x12, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0];
     [&b"Exif\0\0MM\0*\0\0\0\x08\0\x01"[..], &entry, &[0; 4]].concat()
+}
+
+/// A WebP of chunks (RFC 9649 §2.4), behind one that says what there is on a canvas with such sides.
+pub(crate) fn webp(flags: u8, (width, height): (u32, u32), chunks: &[u8]) -> Vec<u8> {
+    let sides = [width, height].map(|side| (side - 1).to_le_bytes());
+    let extended = [&[flags, 0, 0, 0], &sides[0][..3], &sides[1][..3]].concat();
+    let content = [b"WEBP", &chunk(b"VP8X", &extended)[..], chunks].concat();
+    chunk(b"RIFF", &content)
+}
+
+pub(crate) fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(content.len()).unwrap().to_le_bytes();
+    let even = if content.len() % 2 == 1 { &[0][..] } else { &[] };
+    [name, &len[..], content, even].concat()
 }
 
 /// A file for each format, small.
