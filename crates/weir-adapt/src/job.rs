@@ -78,6 +78,9 @@ pub enum Outcome {
     Original(&'static str),
     /// It could not be done: what happened.
     Failed(String),
+    /// No helper lived to the end of it, or none could be started. Whether it may be tried again
+    /// is known to the pool, which refuses it for a while.
+    Died(String),
 }
 
 /// A variant.

@@ -46,7 +46,9 @@ fn run(pool: &Pool, key: u128) -> Result<Outcome, Refused> {
 fn check(script: &str, expect: &str) -> Stats {
     let (pool, began) = (pool(script), Instant::now());
     let outcome = run(&pool, 1);
-    let Ok(Outcome::Failed(cause)) = outcome else { panic!("{script}: {outcome:?}") };
+    let Ok(Outcome::Failed(cause) | Outcome::Died(cause)) = outcome else {
+        panic!("{script}: {outcome:?}")
+    };
     assert!(cause.contains(expect), "{script}: {cause}");
     assert!(began.elapsed() < Duration::from_secs(30), "{script}");
     pool.stats()
@@ -80,13 +82,13 @@ fn a_helper_that_dies_speaks_nonsense_or_is_silent_is_replaced_once() {
     ] {
         let pool = pool(&script);
         let outcome = run(&pool, 1);
-        let Ok(Outcome::Failed(cause)) = outcome else { panic!("{script}: {outcome:?}") };
+        let Ok(Outcome::Died(cause)) = outcome else { panic!("{script}: {outcome:?}") };
         assert!(cause.contains(expect), "{script}: {cause}");
         let stats = pool.stats();
         assert_eq!((stats.started, stats.died, stats.failed), (2, 2, 1), "{script}");
         // Not again for a while; others are tried.
         assert_eq!(run(&pool, 1).unwrap_err(), Refused::Deadly, "{script}");
-        assert!(matches!(run(&pool, 2), Ok(Outcome::Failed(_))), "{script}");
+        assert!(matches!(run(&pool, 2), Ok(Outcome::Died(_))), "{script}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod adapt;
 mod addresses;
+mod doubts;
 mod forward;
 mod guard;
 mod html;

@@ -442,7 +442,7 @@ fn check_unchangeable(old: &Config, new: &Config) -> Result<(), StartError> {
         ("limits header-count", a.limits.header_count == b.limits.header_count),
         ("limits http2-streams", a.limits.http2_streams == b.limits.http2_streams),
         ("cache", old.cache == new.cache),
-        ("adapt", old.adapt == new.adapt),
+        ("adapt (but its image)", old.adapt.processes() == new.adapt.processes()),
         ("plugins", old.plugin_settings == new.plugin_settings),
     ];
     match checks.into_iter().find(|(_, same)| !same) {

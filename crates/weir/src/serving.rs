@@ -152,6 +152,11 @@ fn warn_of_dangers(config: &Config) {
     for listener in listeners.filter(|l| l.tls == Some(ListenerTls::SelfSigned)) {
         tracing::warn!(address = %listener.address, "self-signed certificate: for development only");
     }
+    warn_of_doubts(&config.doubts());
+}
+
+fn warn_of_doubts(doubts: &[String]) {
+    doubts.iter().for_each(|doubt| tracing::warn!("{doubt}"));
 }
 
 fn reloader(server: &Arc<Server>, origin: Origin) -> Reload {
@@ -164,8 +169,12 @@ fn reloader(server: &Arc<Server>, origin: Origin) -> Reload {
         if config.is_err() {
             server.count_unusable_configuration();
         }
-        let result =
-            config.and_then(|config| server.reload(config).map_err(|error| error.to_string()));
+        let result = config.and_then(|config| {
+            let doubts = config.doubts();
+            server.reload(config).map_err(|error| error.to_string())?;
+            warn_of_doubts(&doubts);
+            Ok(())
+        });
         match &result {
             Ok(()) => tracing::info!("configuration reloaded"),
             Err(cause) => {

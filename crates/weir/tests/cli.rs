@@ -59,6 +59,13 @@ fn check_says_yes_or_where_and_why_not() {
     assert_eq!((&first["file"], &first["suggestion"]), (&"bad.kdl".into(), &"listen".into()));
     assert_eq!(errors.as_array().unwrap().len(), 2, "{errors}");
 
+    // What is written, and does nothing, is no error.
+    let idle = "adapt { helpers 0; }\nsite \"a\" {\n listen \":80\"\n route \"/*\" { files \"www\"; \
+                compress; }\n}\n";
+    write(directory, "idle.kdl", idle);
+    let (out, _) = run(directory, &["check", "idle.kdl"], 0);
+    assert!(out.starts_with("idle.kdl: warning: site \"a\", route \"/*\": nothing does "), "{out}");
+
     // The files that it names are looked at too.
     for (name, text, expected) in [
         ("folder.kdl", "route \"/*\" { files \"nowhere\"; }", "nowhere"),

@@ -60,7 +60,11 @@ fn work(shared: &Shared, helper: &mut Option<Helper>, job: &Job) -> Outcome {
                     shared.counters.started.fetch_add(1, Relaxed);
                     helper
                 }
-                Err(error) => return Outcome::Failed(format!("no helper can be started: {error}")),
+                Err(error) => {
+                    // Or everybody who asks would have it tried.
+                    shared.state.lock().strikes.died(job.key, Instant::now());
+                    return Outcome::Died(format!("no helper can be started: {error}"));
+                }
             },
         };
         let began = Instant::now();
@@ -82,7 +86,7 @@ fn work(shared: &Shared, helper: &mut Option<Helper>, job: &Job) -> Outcome {
             }
         }
     }
-    Outcome::Failed(last)
+    Outcome::Died(last)
 }
 
 fn death(error: &io::Error, took: Duration) -> String {
@@ -153,6 +157,6 @@ fn count(shared: &Shared, job: &Job, outcome: &Outcome) {
             counters.made.fetch_add(1, Relaxed)
         }
         Outcome::Original(_) => counters.original.fetch_add(1, Relaxed),
-        Outcome::Failed(_) => counters.failed.fetch_add(1, Relaxed),
+        Outcome::Failed(_) | Outcome::Died(_) => counters.failed.fetch_add(1, Relaxed),
     };
 }

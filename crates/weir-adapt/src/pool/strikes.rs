@@ -18,7 +18,7 @@ pub(super) struct Strikes {
 }
 
 impl Strikes {
-    /// A helper has died of a job. Whether it may be tried again.
+    /// A helper has died of a job, or could not be started for it. Whether it may be tried again.
     pub(super) fn died(&mut self, key: u128, now: Instant) -> bool {
         if self.jobs.len() >= REMEMBERED_MAX {
             self.jobs.retain(|_, (_, at)| now.duration_since(*at) < REFUSED);

@@ -34,6 +34,13 @@ pub enum AdaptPriority {
     Normal,
 }
 
+impl Adapt {
+    /// What is decided when helpers are started, which is all but what pictures may cost.
+    pub fn processes(&self) -> Adapt {
+        Adapt { image: ImageLimits::default(), ..self.clone() }
+    }
+}
+
 impl Default for Adapt {
     fn default() -> Adapt {
         Adapt {

@@ -175,7 +175,7 @@ impl Adaptation {
         let (pictures, recipe) = (Arc::clone(&self.pictures), job.recipe.clone());
         let store = move |outcome: &Outcome| {
             pictures.note(&recipe, original.body().len(), outcome);
-            if let Outcome::Failed(cause) = outcome {
+            if let Outcome::Failed(cause) | Outcome::Died(cause) = outcome {
                 let key_text = stored_as.borrow();
                 let (host, path) = (key_text.authority, key_text.path_and_query);
                 tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
@@ -193,6 +193,9 @@ impl Adaptation {
                 (_, Some(draft)) => effort::settle(&cache, &stored_as, &draft),
                 (Outcome::Original(why), None) => declined.add(key, why),
                 (Outcome::Failed(_), None) => declined.add(key, "failed"),
+                // That is for the pool to refuse, and not for ever: it may have been somebody
+                // else's fault.
+                (Outcome::Died(_), None) => {}
             }
         };
         match pool.adapt_later(job, store) {

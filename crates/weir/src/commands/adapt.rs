@@ -52,7 +52,7 @@ pub(super) fn adapt(command: &Adapt) -> Result<(), Failure> {
     };
     let outcome = run(job, arena)?;
     let (made, what) = match outcome {
-        Outcome::Failed(what) => {
+        Outcome::Failed(what) | Outcome::Died(what) => {
             let file = command.file.display();
             return Err(Failure(format!("{file} cannot be adapted: {what}")));
         }

@@ -31,6 +31,9 @@ pub(super) fn check(check: &Check) -> Result<(), Failure> {
     }
     let config = result?;
     would_start(&config).map_err(|error| Failure(format!("{}: {error}", check.file.display())))?;
+    for doubt in config.doubts() {
+        print(&format!("{}: warning: {doubt}\n", check.file.display()))?;
+    }
     let routes: usize = config.sites.iter().map(|site| site.routes.len()).sum();
     let (sites, upstreams) = (config.sites.len(), config.upstreams.len());
     print(&format!(

@@ -33,7 +33,9 @@ impl Pictures {
                 self.saved_bytes.fetch_add(saved, Relaxed);
             }
             Outcome::Original(why) => *self.kept.lock().entry(why).or_default() += 1,
-            Outcome::Failed(_) => *self.kept.lock().entry("failed").or_default() += 1,
+            Outcome::Failed(_) | Outcome::Died(_) => {
+                *self.kept.lock().entry("failed").or_default() += 1
+            }
         }
     }
 
