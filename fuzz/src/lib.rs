@@ -146,6 +146,7 @@ pub fn helper_report(data: &[u8]) {
         Ok(Err(End::Made(made))) => panic!("nothing is made yet: {made:?}"),
         Ok(Err(End::Original(why))) => assert!(is_plain(why)),
         Ok(Err(End::Failed(what))) => assert!(is_plain(&what)),
+        Ok(Err(End::Died(what))) => panic!("it said so: {what}"),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidData),
     }
 }

@@ -184,6 +184,7 @@ fn every_setting_of_image() {
                     target 70
                     save-data less=30
                     dpr max=3
+                    width-hint
                     widths 640 320
                     query \"listed\" otherwise=\"ignore\"
                 }";
@@ -198,6 +199,7 @@ fn every_setting_of_image() {
         target: Some(70),
         save_data: Some(30),
         dpr: Some(3),
+        width_hint: true,
         query: Some(ImageQuery {
             by: ImageQueryBy::Listed { widths: vec![320, 640] },
             refuses: false,

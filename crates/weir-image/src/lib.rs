@@ -40,7 +40,7 @@ pub enum Error {
         /// What it says.
         cause: String,
     },
-    /// It has a high dynamic range, which only what is decoded says; to [`convert`] that is no error.
+    /// It has a high dynamic range, which only what is decoded says; no error to [`convert`].
     #[error("it has a high dynamic range")]
     Hdr,
     /// There is not enough memory.

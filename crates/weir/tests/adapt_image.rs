@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use common::client::{Response, ask, get};
 use common::origin::{Origin, Received, Step, answer};
-use common::server::{Weir, command};
+use common::server::{Weir, command, front_config};
 use common::{PATIENCE, free_address, wait_for};
 use image::{ImageFormat, Rgb, RgbImage};
 use weir_image::{Limits, Probe, probe};
@@ -164,6 +164,28 @@ fn hints_of_the_client_count_where_the_route_says_so() {
 }
 
 #[test]
+fn pictures_are_no_wider_than_they_are_shown() {
+    let line = "image max-width=400 formats=\"webp\" { width-hint; dpr; save-data; }";
+    let (_origin, _weir, address) = front("", line);
+    ask(address, "GET", "/a.jpg", &[]);
+    for (fields, word) in [
+        ([("width", "300"), ("dpr", "1")], "webp;q=80;320x240"),
+        ([("sec-ch-width", "150"), ("sec-ch-dpr", "2")], "webp;q=80;160x120"),
+        // No wider than the route's pictures are, for such a screen.
+        ([("sec-ch-width", "2000"), ("sec-ch-dpr", "1")], "webp;q=80;400x300"),
+        ([("sec-ch-width", "600"), ("sec-ch-dpr", "2")], "webp;q=80;640x480"),
+        ([("sec-ch-width", "600"), ("save-data", "on")], "webp;q=60;400x300"),
+    ] {
+        let fields = [&[("accept", "image/webp")], &fields[..]].concat();
+        let made = settled(address, "/a.jpg", &fields);
+        assert_eq!(made.header("weir-adapt"), Some(word), "{fields:?}");
+        let vary = made.headers.iter().filter(|(name, _)| name == "vary");
+        let vary: Vec<&str> = vary.map(|(_, value)| value.as_str()).collect();
+        assert!(vary.join(", ").ends_with("Sec-Ch-Dpr, Dpr, Sec-Ch-Width, Width"), "{vary:?}");
+    }
+}
+
+#[test]
 fn pictures_that_move_go_on_moving() {
     let (_origin, _weir, address) = front("", "image max-width=32");
     ask(address, "GET", "/a.gif", &[]);
@@ -199,6 +221,30 @@ fn what_is_damaged_too_large_or_no_picture_is_sent_as_it_is() {
     assert!(metrics.contains("weir_image_kept_total{reason=\"side\"} 1"), "{metrics}");
     assert!(metrics.contains("weir_image_kept_total{reason=\"failed\"} 1"), "{metrics}");
     assert!(metrics.contains("weir_adapt_helpers_died_total 0"), "{metrics}");
+}
+
+#[test]
+fn limits_change_with_a_reload_and_helpers_with_a_restart() {
+    let admin = free_address();
+    let global = |adapt: &str| format!("adapt {{ {adapt}; }}\n{}", with_admin(admin));
+    let (origin, weir, address) = front(&global("image pixels=1000"), "image formats=\"webp\"");
+    let reload = |adapt: &str| {
+        let site =
+            format!("route \"/*\" {{ proxy \"{}\"; image formats=\"webp\"; }}", origin.url());
+        let config = front_config(address, &global(adapt), &site);
+        std::fs::write(weir.directory().join("weir.kdl"), config).unwrap();
+        let output = command(weir.directory(), &["reload", "--admin", &admin.to_string()]);
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    ask(address, "GET", "/a.jpg", &[]);
+    let kept = settled(address, "/a.jpg", &[("accept", "image/webp")]);
+    assert_eq!(kept.header("weir-adapt"), Some("original;reason=pixels"));
+    let (done, said) = reload("image pixels=1000000");
+    assert!(done, "{said}");
+    let made = settled(address, "/a.jpg", &[("accept", "image/webp")]);
+    assert_eq!(made.header("weir-adapt"), Some("webp;q=80;640x480"));
+    let (done, said) = reload("helpers 0");
+    assert!(!done && said.contains("adapt (but its image) cannot change"), "{said}");
 }
 
 #[test]

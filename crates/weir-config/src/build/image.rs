@@ -43,6 +43,7 @@ impl Build<'_, '_> {
             target: lines.one("target").and_then(|line| line.value("score")),
             save_data: lines.one("save-data").and_then(|line| line.value("less")),
             dpr: lines.one("dpr").and_then(|line| line.value("max")),
+            width_hint: lines.one("width-hint").is_some(),
             query: match lines.one("query") {
                 Some(query) => Some(self.image_query(query, line)?),
                 None => self.no_image_query(line),

@@ -18,7 +18,8 @@ pub(crate) const ADAPT: &[Key] = &[
         ..setting(
             "helpers",
             "How many helper processes there are. One is started with its first job. With 0 \
-             everybody gets the originals, whatever routes say.",
+             everybody gets the originals, whatever routes say, and `weir check` warns of those \
+             that say something.",
             "helpers 2",
         )
     },

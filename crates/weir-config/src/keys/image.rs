@@ -107,6 +107,14 @@ pub(crate) const IMAGE: &[Key] = &[
          for 1, 1.5, 2, 3 or 4.",
         "dpr max=3",
     ),
+    line(
+        "width-hint",
+        &[],
+        "Look at `Sec-CH-Width` and `Width`, by which a client says how many pixels of its screen a \
+         picture is shown in: it becomes no wider than that, taken for the next larger of 160, \
+         320, 480, 640, 960, 1280, 1920, 2560 and 3840.",
+        "width-hint",
+    ),
     Key {
         arguments: &[slot("width", SIDE, Repeated, "In pixels.")],
         ..line(

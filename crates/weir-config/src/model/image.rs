@@ -26,6 +26,8 @@ pub struct Image {
     pub save_data: Option<u8>,
     /// Device pixel ratios are looked at, up to this one.
     pub dpr: Option<u8>,
+    /// Whether clients say how wide pictures are shown.
+    pub width_hint: bool,
     /// What queries may ask for.
     pub query: Option<ImageQuery>,
     /// How long a request may wait for its variant, rather than have the original at once.
@@ -160,6 +162,7 @@ impl Default for Image {
             target: None,
             save_data: None,
             dpr: None,
+            width_hint: false,
             query: None,
             wait: Duration::ZERO,
         }

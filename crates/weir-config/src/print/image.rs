@@ -42,6 +42,9 @@ impl Printer {
             if let Some(max) = image.dpr {
                 out.line(format_args!("dpr max={max}"));
             }
+            if image.width_hint {
+                out.line("width-hint");
+            }
             if let Some(query) = &image.query {
                 out.image_query(query);
             }

@@ -59,7 +59,7 @@ fn image() -> impl Strategy<Value = Image> {
     let key = "/[a-z]{1,5}".prop_map(|key| ImageQueryBy::Signed { key: key.into() });
     let query = (prop_oneof![widths, key], any::<bool>())
         .prop_map(|(by, refuses)| ImageQuery { by, refuses });
-    let rest = (any::<(bool, bool)>(), time(0, 60_000), option::of(query));
+    let rest = (any::<(bool, bool, bool)>(), time(0, 60_000), option::of(query));
     (formats, sides, quality, hints, rest).prop_map(
         |(formats, (max_width, max_height, fit), quality, hints, rest)| Image {
             formats,
@@ -72,6 +72,7 @@ fn image() -> impl Strategy<Value = Image> {
             target: hints.0,
             save_data: hints.1,
             dpr: hints.2.filter(|_| max_width.is_some()),
+            width_hint: rest.0.2,
             query: rest.2,
             wait: rest.1,
         },

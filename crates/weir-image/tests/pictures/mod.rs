@@ -173,7 +173,7 @@ pub(crate) fn exif(orientation: u8) -> Vec<u8> {
     [&b"Exif\0\0MM\0*\0\0\0\x08\0\x01"[..], &entry, &[0; 4]].concat()
 }
 
-/// A WebP of chunks (RFC 9649 §2.4), behind one that says what there is on a canvas with such sides.
+/// A WebP of chunks (RFC 9649 §2.4), behind one that says what there is on a canvas of such sides.
 pub(crate) fn webp(flags: u8, (width, height): (u32, u32), chunks: &[u8]) -> Vec<u8> {
     let sides = [width, height].map(|side| (side - 1).to_le_bytes());
     let extended = [&[flags, 0, 0, 0], &sides[0][..3], &sides[1][..3]].concat();

@@ -22,7 +22,7 @@ use weir_image::{Fit, Format, Limits, Quality, Size, Wish};
 use super::adapter::{Adapter, Asked, Chosen, Shape};
 use super::declared::{Cost, Declaration, Declares, Stage};
 pub(crate) use counts::Pictures;
-use hints::{DPR, SAVE_DATA, SEC_CH_DPR};
+use hints::{DPR, SAVE_DATA, SEC_CH_DPR, SEC_CH_WIDTH, WIDTH};
 pub(crate) use query::{ImageQuery, Misasked};
 
 /// Types of pictures that are read, and what some call them.
@@ -62,6 +62,9 @@ impl Image {
         if settings.dpr.is_some() {
             looks_at.extend([SEC_CH_DPR, DPR]);
         }
+        if settings.width_hint {
+            looks_at.extend([SEC_CH_WIDTH, WIDTH]);
+        }
         let config::ImageQuality { avif, webp, jpeg } = settings.quality;
         let wish = Wish {
             formats: settings.formats.iter().copied().map(format).collect(),
@@ -89,6 +92,9 @@ impl Image {
             wish.quality = hints::lowered(wish.quality, less);
         } else if let Some(max) = self.settings.dpr {
             wish.size = hints::scaled(wish.size, hints::ratio(headers, max));
+        }
+        if let Some(width) = hints::width(headers).filter(|_| self.settings.width_hint) {
+            wish.size = hints::narrowed(wish.size, width);
         }
         wish
     }
@@ -264,6 +270,47 @@ mod tests {
         check(&[("dpr", "x")], 300, 80);
         let names: Vec<&str> = image.looks_at().iter().map(HeaderName::as_str).collect();
         assert_eq!(names, ["accept", "save-data", "sec-ch-dpr", "dpr"]);
+    }
+
+    #[test]
+    fn nothing_becomes_wider_than_it_is_shown() {
+        let settings = |fit, max_height| config::Image {
+            max_width: Some(800),
+            max_height,
+            fit,
+            width_hint: true,
+            ..config::Image::default()
+        };
+        let limits = config::ImageLimits::default();
+        let check = |settings: &config::Image, hint: &'static str, expected| {
+            let image = Image::new(settings, &limits, None);
+            let size = image.wish(&headers(&[("width", hint)])).size;
+            assert_eq!((size.width, size.height), expected, "{hint}");
+        };
+        let (inside, cover) = (config::ImageFit::Inside, config::ImageFit::Cover);
+        for (hint, width) in [
+            ("1", 160),
+            ("320", 320),
+            ("321", 480),
+            ("640", 640),
+            ("700", 800),
+            ("9999", 800),
+            ("0", 800),
+            ("-1", 800),
+            ("x", 800),
+        ] {
+            check(&settings(inside, None), hint, (Some(width), None));
+            check(&settings(inside, Some(600)), hint, (Some(width), Some(600)));
+            check(&settings(cover, Some(600)), hint, (Some(width), Some(width * 3 / 4)));
+        }
+        let free = config::Image { max_width: None, ..settings(inside, None) };
+        check(&free, "1000", (Some(1280), None));
+        check(&free, "5000", (None, None));
+        let deaf = config::Image { width_hint: false, ..free };
+        check(&deaf, "1000", (None, None));
+        let image = Image::new(&settings(inside, None), &limits, None);
+        let names: Vec<&str> = image.looks_at().iter().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["accept", "sec-ch-width", "width"]);
     }
 
     #[test]
