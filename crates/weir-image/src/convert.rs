@@ -89,7 +89,8 @@ impl Kept {
 }
 
 /// Makes of a picture what is wished, within limits that are judged before memory is taken for it.
-/// What comes of it has no metadata, is in sRGB and upright, and is smaller than `input`.
+/// What comes of it has no metadata, is in sRGB and upright, and is smaller than `input` unless its
+/// format is forced.
 ///
 /// # Errors
 /// What is wrong with the picture, or what a codec says.
@@ -122,7 +123,8 @@ pub fn convert(input: &[u8], wish: &Wish, limits: &Limits) -> Result<Converted, 
     work.colour = frames.colour();
     let converted = work.run(frames)?;
     Ok(match converted {
-        Converted::Made(made) if made.bytes.len() >= input.len() => {
+        // A format that is asked for is what is wanted, not fewer bytes.
+        Converted::Made(made) if made.bytes.len() >= input.len() && !wish.is_forced => {
             Converted::Kept(Kept::NotSmaller)
         }
         converted => converted,
@@ -171,18 +173,16 @@ impl Work<'_> {
             return Err(Kept::Animated);
         }
         if self.wish.is_forced {
-            return self.wish.formats.first().copied().ok_or(Kept::NoFormat);
+            let format = self.wish.formats.first().copied().ok_or(Kept::NoFormat)?;
+            return self.excess(format).map_or(Ok(format), |excess| Err(Kept::Excess(excess)));
         }
-        let pixels = u64::from(self.geometry.width) * u64::from(self.geometry.height);
-        let side = self.geometry.width.max(self.geometry.height);
         let holds = |format: &Format| match format {
             Format::WebP => true,
             _ if self.moves() => false,
-            Format::Avif => pixels <= AVIF_PIXELS_MAX,
             Format::Jpeg => !has_alpha,
-            Format::Png => true,
+            Format::Avif | Format::Png => true,
         };
-        let fits = |format: &Format| holds(format) && side <= format.side_max();
+        let fits = |format: &Format| holds(format) && self.excess(*format).is_none();
         let mut suiting = self.wish.formats.iter().filter(|format| format.suits(source));
         if let Some(format) = suiting.find(|format| fits(format)) {
             return Ok(*format);
@@ -193,6 +193,19 @@ impl Work<'_> {
             (true, _) => Err(Kept::Unchanged),
             (false, true) => Err(Kept::Animated),
             (false, false) => Err(Kept::NoFormat),
+        }
+    }
+
+    /// What of the picture is more than a format is made of.
+    fn excess(&self, format: Format) -> Option<Excess> {
+        let (width, height) = (self.geometry.width, self.geometry.height);
+        let pixels = u64::from(width) * u64::from(height);
+        if width.max(height) > format.side_max() {
+            Some(Excess::Side)
+        } else if format == Format::Avif && pixels > AVIF_PIXELS_MAX {
+            Some(Excess::Pixels)
+        } else {
+            None
         }
     }
 

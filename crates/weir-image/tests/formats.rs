@@ -6,7 +6,7 @@
 mod pictures;
 
 use pictures::*;
-use weir_image::{Fit, Format, Kept, Limits, Quality, Size, Source, Wish, probe};
+use weir_image::{Excess, Fit, Format, Kept, Limits, Quality, Size, Source, Wish, probe};
 
 fn sized(width: Option<u32>, height: Option<u32>, fit: Fit) -> Wish {
     Wish { size: Size { width, height, fit }, ..forced(Format::Png) }
@@ -250,10 +250,23 @@ fn transparency_is_kept_or_becomes_white() {
 fn what_would_not_become_smaller_is_kept() {
     let small = written(Format::Jpeg, 300, 200);
     let better = Quality { avif: 100, webp: 100, jpeg: 100 };
-    for format in [Format::Jpeg, Format::Png] {
-        let wish = Wish { quality: better, ..forced(format) };
-        assert_eq!(kept(&small, &wish), Kept::NotSmaller, "{format:?}");
-    }
+    let wish = Wish { quality: better, formats: vec![Format::Jpeg], ..Wish::default() };
+    assert_eq!(kept(&small, &wish), Kept::NotSmaller);
+    // But for what is asked for.
+    let asked = made(&small, &forced(Format::Png));
+    assert!(asked.format == Format::Png && asked.bytes.len() > small.len());
+}
+
+#[test]
+fn no_format_is_made_of_more_than_it_may_even_if_it_is_asked_for() {
+    let grey = |width: u32, height: u32| {
+        let head = format!("P5 {width} {height} 255\n").into_bytes();
+        [head, vec![9; (width * height) as usize]].concat()
+    };
+    let (large, long) = (grey(2001, 2000), grey(16_384, 8));
+    assert_eq!(kept(&large, &forced(Format::Avif)), Kept::Excess(Excess::Pixels));
+    assert_eq!(kept(&long, &forced(Format::WebP)), Kept::Excess(Excess::Side));
+    assert_eq!(made(&long, &forced(Format::Png)).width, 16_384);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 mod pictures;
 
 use pictures::*;
-use weir_image::{Excess, Format, Kept, Limits, Size, Wish, convert, probe};
+use weir_image::{Excess, Format, Kept, Limits, Size, Wish, convert};
 
 /// Small enough to be tried a thousand times.
 const LIMITS: Limits = Limits {
@@ -51,16 +51,15 @@ fn flipped_bytes_end_in_something() {
         (random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as usize % bound
     };
     for (_, whole) in one_of_each() {
-        let mut survived = 0;
         for _ in 0..60 {
             let mut damaged = whole.clone();
             for _ in 0..=below(4) {
                 let at = below(damaged.len());
                 damaged[at] ^= 1 << below(8);
             }
-            survived += usize::from(try_it(&damaged));
+            // That it ends is what is asked.
+            try_it(&damaged);
         }
-        assert!(survived <= 60);
     }
 }
 
@@ -136,9 +135,16 @@ fn limits_are_kept() {
     assert_eq!(kept_within(&moving, &wish(), &few), Kept::Excess(Excess::Frames));
     let little = Limits { decoded_bytes: 32 * 32 * 4 * 4, ..limits };
     assert_eq!(kept_within(&moving, &wish(), &little), Kept::Excess(Excess::Decoded));
-    // A large photograph that is to be small is decoded small.
-    let photo = written(Format::Jpeg, 800, 600);
-    assert!(probe(&photo, &limits).unwrap().unwrap().width == 800);
+    // A large photograph that is to be small is decoded small, at an eighth of its sides.
+    let plain = Wish { formats: vec![Format::Jpeg], ..Wish::default() };
+    let photo = made(&ppm(800, 600), &plain).bytes;
+    let coefficients = 2 * 3 * 800 * 600;
+    let enough = Limits { decoded_bytes: coefficients + 100 * 75 * 4, ..limits };
+    let small = Wish { size: wish().size, ..forced(Format::Png) };
+    let made = convert(&photo, &small, &enough).unwrap();
+    assert!(matches!(made, weir_image::Converted::Made(made) if made.width == 16));
+    let less = Limits { decoded_bytes: enough.decoded_bytes - 1, ..limits };
+    assert_eq!(kept_within(&photo, &small, &less), Kept::Excess(Excess::Decoded));
 }
 
 /// Ten million pixels of nothing, in a few thousand bytes.
@@ -158,7 +164,7 @@ fn bombs_do_not_go_off() {
     // A thousand frames of nothing.
     let many = gif(8, 8, 1000);
     assert_eq!(kept_within(&many, &wish(), &LIMITS), Kept::Excess(Excess::Frames));
-    // What makes many colours of one chunk: a profile that is zeros.
+    // Each scan of a progressive JPEG costs as much as the whole.
     let scans = {
         let jpeg = written(Format::Jpeg, 64, 64);
         let start = jpeg.windows(2).rposition(|pair| pair == [0xff, 0xda]).unwrap();

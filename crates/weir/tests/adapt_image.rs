@@ -313,6 +313,9 @@ fn queries_ask_for_what_is_listed() {
     // One picture is stored, and the origin knows nothing of widths; what else is asked stays.
     assert_eq!(ask(address, "GET", "/a.jpg?v=2&width=64", &[]).status, 200);
     assert_eq!(asked_of(&origin), ["/a.jpg", "/a.jpg?v=2"]);
+    // What is no question for a picture is the origin's.
+    ask(address, "DELETE", "/items?target=7&width=3", &[]);
+    assert_eq!(asked_of(&origin), ["/items?target=7&width=3"]);
 }
 
 #[test]

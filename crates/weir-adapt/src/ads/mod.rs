@@ -244,7 +244,9 @@ impl Ads {
 
     fn hide(&self, host: &str) -> Hide {
         let found = self.engine.url_cosmetic_resources(&format!("https://{host}/"));
-        let is_own = |selector: &&String| !self.generic.contains(*selector);
+        let is_own = |selector: &&String| {
+            !self.generic.contains(*selector) && !self.unhidden.contains(*selector)
+        };
         let can_be_followed = |selector: &&String| selector.parse::<lol_html::Selector>().is_ok();
         let own: BTreeSet<&String> = found.hide_selectors.iter().filter(is_own).collect();
         let remove: BTreeSet<String> =

@@ -90,14 +90,15 @@ fn requests_are_redirected_to_neutral_bodies() {
 fn pages_have_rules_of_their_host() {
     let ads = ads("##.ad\n##a[href*=\"/ads/\"]:has(> img)\nshop.example##.promo\n\
                    shop.example##div:has(> .x)\nother.example#@#.ad\n\
-                   @@||quiet.example^$generichide\n##.c\n#@#.c\n##i:not(.x)\n#@#i:not(.x)\n");
+                   @@||quiet.example^$generichide\n##.c\n#@#.c\n##i:not(.x)\n#@#i:not(.x)\n\
+                   shop.example##.again\n#@#.again\n");
     let shop = ads.page("shop.example");
     let style = &shop.hide.style;
     assert_eq!(shop.hide.remove, [".promo"]);
     assert!(style.contains("div:has(> .x){display:none!important}"), "{style}");
     assert!(style.contains("a[href*=\"/ads/\"]:has(> img){"), "{style}");
     assert_eq!((shop.hide.table, &ads.table()[..]), (Some(0), &b".ad\n"[..]));
-    assert!(!style.contains("i:not"), "{style}");
+    assert!(!style.contains("i:not") && !style.contains(".again"), "{style}");
     assert!(ads.page("other.example").hide.exceptions.contains(".ad"));
     assert_eq!(ads.page("quiet.example").hide.table, None);
     assert!(std::ptr::eq(&*shop.hide, &*ads.page("shop.example").hide));

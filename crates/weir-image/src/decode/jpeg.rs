@@ -10,7 +10,7 @@ use crate::format::Source;
 use crate::picture::{Layout, Picture, zeroed};
 use crate::probe::{Probe, Unsupported};
 
-/// Scans of a progressive one; encoders write ten or so. Each costs as much as the whole.
+/// Scans that there may be; encoders write ten or so. Each costs as much as the whole.
 const SCANS_MAX: u32 = 100;
 
 pub(crate) fn probe(input: &[u8]) -> Result<Probe, Error> {
@@ -21,7 +21,7 @@ pub(crate) fn probe(input: &[u8]) -> Result<Probe, Error> {
     if markers.is_rare || !matches!(markers.components, 1 | 3 | 4) {
         probe.unsupported = Some(Unsupported::Kind);
     }
-    if markers.is_progressive {
+    if markers.has_scans {
         let pixels = u64::from(markers.width) * u64::from(markers.height);
         probe.beside_bytes = 2 * pixels * u64::from(markers.components);
     }

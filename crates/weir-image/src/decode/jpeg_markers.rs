@@ -14,10 +14,10 @@ const PROFILE: &[u8] = b"ICC_PROFILE\0";
 pub(super) struct Markers<'a> {
     pub(super) width: u32,
     pub(super) height: u32,
-    pub(super) bits: u8,
     pub(super) components: u8,
-    /// Every coefficient is kept until the last scan.
-    pub(super) is_progressive: bool,
+    /// It comes in several scans, and every coefficient is kept until the last: it is progressive,
+    /// or its first scan has not all components.
+    pub(super) has_scans: bool,
     /// Neither sequential nor progressive by Huffman's or arithmetic codes for 8 bits.
     pub(super) is_rare: bool,
     pub(super) exif: Option<&'a [u8]>,
@@ -49,7 +49,11 @@ pub(super) fn read(input: &[u8]) -> Result<Markers<'_>, Error> {
             }
             0xee if segment.starts_with(b"Adobe") => markers.is_adobe = true,
             // The first scan.
-            0xda => break,
+            0xda => {
+                let has_all = segment.first().is_some_and(|count| *count >= markers.components);
+                markers.has_scans |= !has_all;
+                break;
+            }
             _ => {}
         }
     }
@@ -79,11 +83,10 @@ fn segment(rest: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 fn frame(markers: &mut Markers<'_>, marker: u8, segment: &[u8]) {
     if let [bits, high, low, wide, narrow, components, ..] = *segment {
-        markers.bits = bits;
         markers.height = u32::from(u16::from_be_bytes([high, low]));
         markers.width = u32::from(u16::from_be_bytes([wide, narrow]));
         markers.components = components;
-        markers.is_progressive = matches!(marker, 0xc2 | 0xca);
+        markers.has_scans = matches!(marker, 0xc2 | 0xca);
         markers.is_rare = bits != 8 || !matches!(marker, 0xc0..=0xc2 | 0xc9 | 0xca);
     }
 }

@@ -125,8 +125,7 @@ impl Target {
         mut head: Parts,
         route: &Arc<Route>,
     ) -> Result<(), Unrouted> {
-        let asked =
-            route::keep(connection.inspected.as_ref(), &head, route)?.into_target(&head.uri);
+        let asked = route::keep(connection.inspected.as_ref(), &head, route)?.into_target(&head);
         self.authority = asked.authority;
         self.forward = asked.forward;
         self.undefined_content = asked.undefined_content;
@@ -236,7 +235,7 @@ fn answer(
             hit(record, route, head, body.map(Content::Client), stored, now_ms)
         }
         Found::Missed(missed) => {
-            let target = routed.into_target(&head.uri);
+            let target = routed.into_target(&head);
             let head = forward_mode::without_credentials(head, &mut record);
             let (body, now) = (body.map(Content::Client), SystemTime::now());
             source(Ask { record, route, head, body, passage: None, target, now }, missed)
@@ -350,7 +349,7 @@ async fn proceed(
         }
         plugins::Missing::Close => return plugins::closed(Some(record)),
     };
-    let mut target = routed.into_target(&head.uri);
+    let mut target = routed.into_target(&head);
     target.upstream = instead.upstream;
     if let Some(changed) = instead.head {
         if changed.method != head.method {

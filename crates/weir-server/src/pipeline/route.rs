@@ -119,6 +119,11 @@ pub(super) fn site<'a>(
     listener.hosts.find(name).ok_or(Refusal::Misdirected)
 }
 
+/// Whether the query of a request with this method may be about a picture.
+fn may_ask(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
 impl<'a> Routed<'a> {
     fn new(
         inspected: Option<&Arc<Origin>>,
@@ -129,7 +134,7 @@ impl<'a> Routed<'a> {
     ) -> Result<Routed<'a>, Refusal> {
         let origin = forward_mode::origin(inspected, route, head, valid.host.as_ref())?;
         if let Some(query) = route.image_query()
-            && matches!(head.method, Method::GET | Method::HEAD)
+            && may_ask(&head.method)
         {
             query.judge(&head.uri)?;
         }
@@ -164,9 +169,13 @@ impl Routed<'_> {
     }
 
     /// Lets go of the head.
-    pub(super) fn into_target(self, uri: &Uri) -> Target {
+    pub(super) fn into_target(self, head: &Parts) -> Target {
         let mut forward = self.path.forward().to_owned();
-        if let Some(query) = uri.query().and_then(|query| self.route.own_query(query)) {
+        let own = |query| match may_ask(&head.method) {
+            true => self.route.own_query(query),
+            false => Some(Cow::Borrowed(query)),
+        };
+        if let Some(query) = head.uri.query().and_then(own) {
             forward.push('?');
             forward.push_str(&path::encode(&query));
         }

@@ -175,7 +175,11 @@ fn taken(headers: &HeaderMap, formats: &[Format]) -> Vec<Format> {
     });
     let mut weights: Vec<(u16, Format)> = weights.collect();
     weights.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-    weights.into_iter().map(|(_, format)| format).collect()
+    let mut taken: Vec<Format> = weights.into_iter().map(|(_, format)| format).collect();
+    // It holds whatever comes: what is liked less makes no other picture, and would be a variant.
+    let last = taken.iter().position(|format| *format == Format::WebP);
+    taken.truncate(last.map_or(taken.len(), |last| last + 1));
+    taken
 }
 
 /// A step that does to a picture what parameters ask for, such as `width=800,format=webp`.
@@ -237,10 +241,11 @@ mod tests {
         use Format::{Avif, Jpeg, Png, WebP};
         let all = [Avif, WebP, Jpeg, Png];
         for (accept, expected) in [
-            ("image/avif,image/webp,image/*,*/*;q=0.8", &[Avif, WebP, Jpeg, Png][..]),
-            ("image/webp,*/*", &[WebP, Jpeg, Png]),
+            ("image/avif,image/webp,image/*,*/*;q=0.8", &[Avif, WebP][..]),
+            ("image/webp,*/*", &[WebP]),
+            ("image/avif,*/*", &[Avif, Jpeg, Png]),
             ("*/*", &[Jpeg, Png]),
-            ("image/webp;q=0.5, image/avif;q=0.4, image/jpeg;q=0.5", &[WebP, Jpeg, Avif]),
+            ("image/webp;q=0.4, image/avif;q=0.3, image/jpeg;q=0.5", &[Jpeg, WebP]),
             ("text/html", &[]),
         ] {
             assert_eq!(taken(&headers(&[("accept", accept)]), &all), expected, "{accept}");

@@ -2,6 +2,9 @@
 //! signed.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 use aws_lc_rs::hmac;
 use http::Uri;
@@ -54,7 +57,7 @@ impl ImageQuery {
             }
             config::ImageQueryBy::Signed { key } => {
                 let failed = |cause: String| StartError::ImageKey { path: key.clone(), cause };
-                let bytes = std::fs::read(key).map_err(|error| failed(error.to_string()))?;
+                let bytes = start_of(key).map_err(|error| failed(error.to_string()))?;
                 let secret = bytes.trim_ascii_end();
                 if !KEY_BYTES.contains(&secret.len()) {
                     let (least, most) = (KEY_BYTES.start(), KEY_BYTES.end());
@@ -114,6 +117,13 @@ impl ImageQuery {
         }
         Ok(Some(parameters))
     }
+}
+
+/// As much of a file as a key may have, with white space behind it, and no more.
+fn start_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(2 * *KEY_BYTES.end() as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Checks that a query ends with its signature: HMAC-SHA256 (RFC 2104), in hexadecimal digits, of
