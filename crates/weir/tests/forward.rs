@@ -8,6 +8,8 @@ mod common;
 mod cache;
 #[path = "forward/destinations.rs"]
 mod destinations;
+#[path = "forward/http2.rs"]
+mod http2;
 #[path = "forward/inspection.rs"]
 mod inspection;
 #[path = "forward/tunnels.rs"]

@@ -46,6 +46,8 @@ fn way(live: &Live, connection: &Connection, head: &Parts) -> Result<Way, Unrout
     let name = host.as_ref().map_or("", |host| &host.name);
     let site = route::site(live, connection, name)?;
     let found = site.routes.find("/").filter(|route| route.source.forward_proxy().is_some());
+    // Nor is there one inside of a tunnel, which is for one host.
+    let found = found.filter(|_| connection.inspected.is_none());
     let of_site = |refusal| Unrouted { refusal, site: Some(Arc::clone(&site.info)) };
     let route = found.ok_or_else(|| of_site(Malformed::Connect.into()))?;
     let host = host.map_err(|malformed| of_site(malformed.into()))?;

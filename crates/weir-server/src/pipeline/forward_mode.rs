@@ -34,14 +34,7 @@ pub(super) fn origin(
         return Ok(None);
     }
     if let Some(inspected) = inspected {
-        // What the tunnel was admitted for, and nothing else.
-        let is_it = |host: &Host<'_>| {
-            host.name == inspected.name && host.port_or_default(true) == inspected.port
-        };
-        return match host.is_some_and(is_it) {
-            true => Ok(Some(Arc::clone(inspected))),
-            false => Err(Refusal::Misdirected),
-        };
+        return stays_inside(inspected, host).map(|()| Some(Arc::clone(inspected)));
     }
     let Some((scheme, host)) = head.uri.scheme_str().zip(host) else {
         return Err(Refusal::Barred(Barred::NotWhole));
@@ -49,7 +42,22 @@ pub(super) fn origin(
     origin_at(scheme == "https", host).map(Some)
 }
 
-/// The same for a host that is named otherwise.
+/// Whether a request inside of a tunnel is for the host that this was admitted for: it may be for
+/// nothing else.
+///
+/// # Errors
+/// The refusal to answer with.
+pub(super) fn stays_inside(inspected: &Origin, host: Option<&Host<'_>>) -> Result<(), Refusal> {
+    let is_it = |host: &Host<'_>| {
+        host.name == inspected.name && host.port_or_default(true) == inspected.port
+    };
+    match host.is_some_and(is_it) {
+        true => Ok(()),
+        false => Err(Refusal::Misdirected),
+    }
+}
+
+/// The origin of a host that is named otherwise.
 ///
 /// # Errors
 /// As [`origin`].

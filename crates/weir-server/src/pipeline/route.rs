@@ -59,6 +59,9 @@ pub(super) fn route<'a>(
     let name = valid.host.as_ref().map_or("", |host| &host.name);
     let site = site(live, connection, name)?;
     let of_site = |refusal| Unrouted { refusal, site: Some(Arc::clone(&site.info)) };
+    if let Some(inspected) = &connection.inspected {
+        forward_mode::stays_inside(inspected, valid.host.as_ref()).map_err(of_site)?;
+    }
     let path = path_of(head).map_err(|malformed| of_site(malformed.into()))?;
     let found = site.routes.find(path.as_str());
     let route = found.ok_or_else(|| of_site(Refusal::NotFound))?;

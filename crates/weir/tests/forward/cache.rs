@@ -63,6 +63,36 @@ fn rules_and_plugins_and_header_edits_hold() {
     assert_eq!(origin.take()[0].values("x-site"), ["lab"]);
 }
 
+/// A plugin is shown the whole URL's request and its answer, for each host by itself, and what the
+/// client showed to the proxy as little as the origin is.
+#[test]
+fn plugins_run_and_what_they_made_is_stored_by_host() {
+    const MODULE: &str =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../plugins/built/header-rewrite.wasm");
+    let rules = r#"{"request": {"rename": {"proxy-authorization": "x-leak"}, "set": {"x-in": "1"}},
+                    "response": {"set": {"x-out": "1"}}}"#;
+    let plugin = format!("plugin \"rewrite\" {{ source \"{MODULE}\"; config {rules:?}; }}");
+    let (origin, _weir, address) = proxy_with(&plugin, "", "use \"rewrite\"");
+    let (port, own) = (origin.address.port(), ("proxy-authorization", "Basic YTpi"));
+    for (host, cache) in [
+        ("127.0.0.1", "fwd=uri-miss"),
+        ("localhost", "fwd=uri-miss"),
+        ("127.0.0.1", "hit"),
+        ("localhost", "hit"),
+    ] {
+        let answer = ask(address, "GET", &format!("http://{host}:{port}/p"), &[own]);
+        assert_eq!((answer.status, answer.header("x-out")), (200, Some("1")), "{host}");
+        assert!(answer.header("cache-status").unwrap().contains(cache), "{host} {cache}");
+        assert_eq!(text(&answer), format!("{host}:{port} GET /p HTTP/1.1"));
+    }
+    let asked = origin.take();
+    assert_eq!(asked.len(), 2);
+    for asked in &asked {
+        assert_eq!(asked.values("x-in"), ["1"]);
+        assert_eq!(asked.values("x-leak"), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn ads_are_blocked_and_hidden() {
     const FIELDS: &str = "Cache-Control: max-age=600\r\nContent-Type: text/html\r\n";

@@ -78,6 +78,7 @@ fn hosts_and_ports_are_denied_by_name() {
     check("127.0.0.1:7777", (403, Some("host")));
     check("127.0.0.1", (403, Some("port")));
     check("127.0.0.1:22", (403, Some("port")));
+    check("127.0.0.1:0", (400, None));
 }
 
 #[test]
@@ -94,6 +95,32 @@ fn a_name_without_an_address_is_502() {
     let (_origin, _weir, address) = proxy("", "");
     // RFC 6761, section 6.4: never resolves.
     assert_eq!(outcome(address, "http://nowhere.invalid:8080/").0, 502);
+}
+
+/// A listener on all addresses is found by any of them, however that is written.
+#[test]
+fn the_server_is_not_asked_itself_by_any_address() {
+    for any in ["0.0.0.0", "[::]"] {
+        let address = free_address();
+        let forward = "forward { from \"127.0.0.0/8\" \"::/0\"; private \"0.0.0.0/0\" \"::/0\"; \
+                       ports \"1024-65535\"; connect \"1024-65535\"; }";
+        let config = front_config(address, "", &format!("route \"/*\" {{ {forward}\n}}"));
+        let config = config.replace(&address.to_string(), &format!("{any}:{}", address.port()));
+        let _weir = Weir::run(&config, &[address]);
+        for host in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "localhost",
+            "0.0.0.0",
+            "[::]",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:0.0.0.0]",
+        ] {
+            let (status, details) = outcome(address, &format!("http://{host}:{}/", address.port()));
+            assert_eq!((status, details.as_deref()), (403, Some("own")), "{any} {host}");
+        }
+    }
 }
 
 #[test]

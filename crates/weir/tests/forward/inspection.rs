@@ -16,14 +16,14 @@ use super::*;
 
 /// An origin with TLS for `localhost`, a proxy that trusts its certificate unless told otherwise,
 /// and inspects these hosts.
-struct Inspected {
+pub(super) struct Inspected {
     _origin: Weir,
-    proxy: Weir,
-    address: SocketAddr,
-    port: u16,
+    pub(super) proxy: Weir,
+    pub(super) address: SocketAddr,
+    pub(super) port: u16,
 }
 
-fn inspected(hosts: &str, trusts: bool, beside: &str) -> Inspected {
+pub(super) fn inspected(hosts: &str, trusts: bool, beside: &str) -> Inspected {
     let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (origin_address, address) = (free_address(), free_address());
     let files = TempDir::new().unwrap();
@@ -57,6 +57,18 @@ fn inspected(hosts: &str, trusts: bool, beside: &str) -> Inspected {
     Inspected { _origin: origin, proxy, address, port: origin_address.port() }
 }
 
+/// TLS with whom `roots` vouch for.
+pub(super) fn trusting(roots: &Path) -> ClientConfig {
+    let mut known = RootCertStore::empty();
+    known.add(CertificateDer::from_pem_file(roots).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(known)
+        .with_no_client_auth()
+}
+
 /// A tunnel to `to`, and TLS inside of it with whom `roots` vouch for.
 fn tls(
     proxy: SocketAddr,
@@ -67,14 +79,7 @@ fn tls(
     client.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).unwrap();
     let head = String::from_utf8(client.head().unwrap()).unwrap();
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    let mut known = RootCertStore::empty();
-    known.add(CertificateDer::from_pem_file(roots).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(known)
-        .with_no_client_auth();
+    let config = trusting(roots);
     let name = ServerName::try_from("localhost").unwrap();
     let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = client.stream().try_clone().unwrap();
@@ -94,7 +99,9 @@ fn ask_inside(stream: &mut StreamOwned<ClientConnection, TcpStream>, host: &str)
 #[test]
 fn what_is_inside_is_served_as_other_requests_are() {
     let beside = "header { set \"X-Seen\" \"1\"; }";
-    let inspected = inspected("\"localhost\"", true, beside);
+    // Another route of the site, which does not forward.
+    let beside = format!("{beside}\n}}\nroute \"/own\" {{ respond \"own\"");
+    let inspected = inspected("\"localhost\"", true, &beside);
     let to = format!("localhost:{}", inspected.port);
     let roots = inspected.proxy.directory().join("ca.pem");
     let mut stream = tls(inspected.address, &to, &roots).unwrap();
@@ -105,6 +112,11 @@ fn what_is_inside_is_served_as_other_requests_are() {
     let mut stream = tls(inspected.address, &to, &roots).unwrap();
     let answer = ask_inside(&mut stream, "other.example");
     assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    let mut stream = tls(inspected.address, &to, &roots).unwrap();
+    stream.write_all(b"GET /own HTTP/1.1\r\nHost: other.example\r\n\r\n").unwrap();
+    let mut answer = [0; 13];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 421 ");
     inspected.proxy.wait_for_log("\"method\":\"CONNECT\"");
 }
 

@@ -12,7 +12,7 @@ use super::common::{PATIENCE, wait_for};
 use super::*;
 
 /// A server that speaks first, and then echoes.
-fn greeter() -> SocketAddr {
+pub(super) fn greeter() -> SocketAddr {
     raw(|_, mut stream: TcpStream| {
         let _ = stream.write_all(b"220 hello\r\n");
         let mut buffer = [0; 64 << 10];
@@ -26,7 +26,7 @@ fn greeter() -> SocketAddr {
 }
 
 /// A proxy that opens tunnels to any high port of loopback, with its admin API.
-fn tunnels(connect: &str) -> (Weir, SocketAddr, SocketAddr) {
+pub(super) fn tunnels(connect: &str) -> (Weir, SocketAddr, SocketAddr) {
     let admin = free_address();
     let server = format!("server {{ admin \"{admin}\"; drain-timeout \"20s\"; }}");
     let (_, weir, address) = proxy_with(&server, &format!("connect \"1024-65535\" {connect}"), "");
@@ -44,7 +44,7 @@ fn connect(proxy: SocketAddr, to: &str) -> (Client, Response) {
     (client, Response { status, headers, body: Vec::new() })
 }
 
-fn metric(admin: SocketAddr, name: &str) -> u64 {
+pub(super) fn metric(admin: SocketAddr, name: &str) -> u64 {
     let page = text(&get(admin, "localhost", "/metrics").unwrap());
     let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap_or_else(|| panic!("{name} is not in\n{page}")).parse().unwrap()
@@ -109,6 +109,8 @@ fn a_tunnel_leads_where_it_may() {
     for (to, status, details) in [
         (format!("localhost:{port}"), 200, None),
         ("127.0.0.1:22".to_owned(), 403, Some("port")),
+        ("127.0.0.1:0".to_owned(), 400, None),
+        ("127.0.0.1:65536".to_owned(), 400, None),
         (format!("127.0.0.2:{port}"), 403, Some("private")),
         (format!("[::ffff:10.0.0.1]:{port}"), 403, Some("private")),
         (format!("169.254.169.254:{port}"), 403, Some("private")),
