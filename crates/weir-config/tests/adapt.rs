@@ -130,7 +130,7 @@ fn every_setting_of_html() {
     }"##;
     let config = with("", line);
     let html = config.sites[0].routes[0].adapt.html.clone().unwrap();
-    assert_eq!(html.wait, Duration::from_secs(1));
+    assert_eq!((html.wait, html.stream), (Duration::from_secs(1), true));
     let actions: Vec<_> = html.rules.iter().map(|rule| (&*rule.selector, &rule.action)).collect();
     let text = |text: &str| text.to_owned();
     let expected = [
@@ -161,12 +161,13 @@ fn every_setting_of_html() {
 
 #[test]
 fn every_setting_of_ads() {
-    let config = with("", "ads wait=\"1s\" { lists \"/a.txt\" \"/b.txt\"; }");
+    let config = with("", "ads wait=\"1s\" stream=#false { lists \"/a.txt\" \"/b.txt\"; }");
     let expected = Ads {
         lists: vec!["/a.txt".into(), "/b.txt".into()],
         block: true,
         hide: true,
         wait: Duration::from_secs(1),
+        stream: false,
     };
     assert_eq!(config.sites[0].routes[0].adapt.ads, Some(expected));
     for line in ["ads block=#false { lists \"/a\"; }", "ads hide=#false { lists \"/a\"; }"] {

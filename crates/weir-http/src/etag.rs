@@ -30,6 +30,12 @@ impl<'a> ETag<'a> {
         self.opaque == other.opaque
     }
 
+    /// The tag as a field has it.
+    pub fn to_value(&self) -> Option<HeaderValue> {
+        let before: &[u8] = if self.weak { b"W/\"" } else { b"\"" };
+        HeaderValue::from_bytes(&[before, self.opaque, b"\""].concat()).ok()
+    }
+
     /// A tag at the start of `text`, and what follows it. `W/` is case-sensitive, and a backslash
     /// is an ordinary character: an opaque tag is not a quoted-string.
     fn parse_prefix(text: &'a [u8]) -> Option<(ETag<'a>, &'a [u8])> {

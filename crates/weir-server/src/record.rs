@@ -160,6 +160,11 @@ impl Record {
         self.passage = Some(passage);
     }
 
+    /// Its way through plugins, if it has some.
+    pub(crate) fn passage(&self) -> Option<&Passage> {
+        self.passage.as_deref()
+    }
+
     /// Overload control has decided.
     pub(crate) fn set_decided(&mut self, decided: Decided) {
         self.decided = Some(decided);

@@ -132,7 +132,10 @@ fn it_can_be_switched_off_and_limited() {
     slow.send(b"GET /slow HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n").unwrap();
     slow.head().unwrap();
     let response = ask(address, "GET", "/", &[("accept-encoding", "gzip")]);
-    assert_eq!(response.header("weir-adapt"), Some("original;reason=busy"));
+    assert_eq!(response.header("weir-adapt"), Some("original;reason=no-place"));
+    // HEAD needs none.
+    let head = ask(address, "HEAD", "/", &[("accept-encoding", "gzip")]);
+    assert_eq!(head.header("weir-adapt"), Some("gzip;q=4;stream"));
     assert_eq!(text(&response), page());
     drop(slow);
     // The place is free again when the server has seen that he is gone.
@@ -230,6 +233,15 @@ fn what_a_client_has_is_confirmed() {
     let response = ask(address, "GET", "/", &fields);
     assert_eq!((response.status, response.header("etag")), (304, Some("W/\"v1\"")));
     assert_eq!(response.header("vary"), Some("Accept-Encoding"));
+    // So is the tag of a variant, whose page is stored no more.
+    for (tag, status) in [("\"v1-gzip\"", 304), ("\"v0\", \"v1-br\"", 304), ("\"v1-xz\"", 200)] {
+        let response = ask(address, "GET", "/", &[("if-none-match", tag)]);
+        assert_eq!(response.status, status, "{tag}");
+        if status == 304 {
+            assert!(tag.ends_with(response.header("etag").unwrap()), "{tag}");
+            assert_eq!(response.header("vary"), Some("Accept-Encoding"), "{tag}");
+        }
+    }
     let strong = ask(address, "GET", "/", &[("if-none-match", "\"v1\"")]);
     assert_eq!((strong.status, strong.header("etag")), (304, Some("\"v1\"")));
     let other =

@@ -18,7 +18,7 @@ const RATIO_MAX: u64 = 500;
 const FREE_BYTES: u64 = 1 << 20;
 
 /// What is looked back to, as a power of two: 8 MiB, as browsers have it (RFC 9659 §3).
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+pub(crate) const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// Output is made by pieces of this size.
 const PIECE_BYTES: usize = 32 << 10;
@@ -40,6 +40,17 @@ pub fn decode(input: &[u8], codings: &[Coding], limits: &Limits) -> Result<Vec<u
         decoded = undo(from, *coding, by_ratio, limits.output_bytes)?;
     }
     Ok(decoded)
+}
+
+/// Whether so many bytes may come of as many that were taken in.
+///
+/// # Errors
+/// [`AdaptError::Bomb`].
+pub(crate) fn judge_ratio(made: u64, taken: u64) -> Result<(), AdaptError> {
+    match made > taken.saturating_mul(RATIO_MAX).max(FREE_BYTES) {
+        true => Err(AdaptError::Bomb { ratio: RATIO_MAX }),
+        false => Ok(()),
+    }
 }
 
 fn undo(input: &[u8], coding: Coding, by_ratio: u64, limit: u64) -> Result<Vec<u8>, AdaptError> {

@@ -11,7 +11,7 @@ const WINDOW_LOG: u32 = 18;
 const BROTLI_BUFFER_BYTES: usize = 16 << 10;
 
 /// A content coding under way. It holds at most some MB.
-pub struct Encoder(Kind);
+pub(super) struct Encoder(Kind);
 
 enum Kind {
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
@@ -24,7 +24,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Want of memory.
-    pub fn new(compress: &Compress) -> io::Result<Encoder> {
+    pub(super) fn new(compress: &Compress) -> io::Result<Encoder> {
         let (least, most) = compress.coding.levels();
         let level = compress.level.clamp(least, most);
         Ok(Encoder(match compress.coding {
@@ -57,7 +57,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Want of memory.
-    pub fn code(&mut self, piece: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn code(&mut self, piece: &[u8]) -> io::Result<Vec<u8>> {
         match &mut self.0 {
             Kind::Gzip(encoder) => encoder.write_all(piece)?,
             Kind::Brotli(encoder) => encoder.write_all(piece)?,
@@ -70,7 +70,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Want of memory.
-    pub fn flush(&mut self) -> io::Result<Vec<u8>> {
+    pub(super) fn flush(&mut self) -> io::Result<Vec<u8>> {
         match &mut self.0 {
             Kind::Gzip(encoder) => encoder.flush()?,
             Kind::Brotli(encoder) => encoder.flush()?,
@@ -83,7 +83,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Want of memory.
-    pub fn finish(self) -> io::Result<Vec<u8>> {
+    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
         match self.0 {
             Kind::Gzip(encoder) => encoder.finish(),
             Kind::Brotli(encoder) => Ok(encoder.into_inner()),

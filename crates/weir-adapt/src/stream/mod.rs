@@ -1,5 +1,5 @@
-//! Content coded while it comes, for responses that are not stored: piece by piece, with what was
-//! coded so far handed on whenever nothing more is there, so that events and slow pages arrive at
+//! Content adapted while it comes, for responses that are not stored: piece by piece, with what was
+//! made so far handed on whenever nothing more is there, so that events and slow pages arrive at
 //! once.
 //!
 //! The work is done on threads of its own, of lower priority than those that serve: a worker hands
@@ -7,8 +7,11 @@
 //! there are at a time is limited, and each has one piece under way at most, so that what waits is
 //! limited too.
 
+mod chain;
+mod decoder;
 mod encoder;
+mod page;
 mod threads;
 
-pub use encoder::Encoder;
+pub use chain::Chain;
 pub use threads::{Coder, Coders, Gone, StreamStats, Work};

@@ -1,7 +1,6 @@
-//! The threads that code streams.
+//! The threads that streams are worked on by.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -9,8 +8,8 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::Encoder;
-use crate::adapters::compress::Compress;
+use super::Chain;
+use crate::adapters::AdaptError;
 
 /// Their priority, as nice has it: where workers take all there is, each gets a tenth of what one
 /// of those gets, so that streams slow down and do not stand still.
@@ -19,15 +18,17 @@ const NICE: i32 = 10;
 /// What is to be done for a stream.
 #[derive(Debug)]
 pub enum Work {
-    /// Code a piece.
+    /// Work on a piece.
     Piece(Bytes),
+    /// Go on with what has come.
+    GoOn,
     /// Hand over what there is.
     Flush,
     /// End it.
     Finish,
 }
 
-/// The threads that code streams; clones are the same. They end with the last one.
+/// The threads that streams are worked on by; clones are the same. They end with the last one.
 #[derive(Clone)]
 pub struct Coders {
     shared: Arc<Shared>,
@@ -54,13 +55,13 @@ struct Queue {
 }
 
 struct Job {
-    encoder: Encoder,
+    chain: Box<Chain>,
     work: Work,
     done: oneshot::Sender<Done>,
 }
 
-/// What has become of a piece: the stream, if it goes on, and its coded form.
-type Done = io::Result<(Option<Encoder>, Vec<u8>)>;
+/// What has become of a piece: the stream, and what it has made of it.
+type Done = Result<(Box<Chain>, Vec<u8>), AdaptError>;
 
 /// Ends the threads.
 struct End(Arc<Shared>);
@@ -83,18 +84,19 @@ pub struct StreamStats {
 /// A stream.
 pub struct Coder {
     shared: Arc<Shared>,
-    encoder: Option<Encoder>,
+    /// Present unless work is under way, or failed.
+    chain: Option<Box<Chain>>,
     under_way: Option<oneshot::Receiver<Done>>,
 }
 
 /// The stream cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Gone {
-    /// The encoder's word.
-    #[error("coding a stream: {0}")]
-    Codec(#[from] io::Error),
+    /// What came cannot be adapted.
+    #[error("adapted while it comes: {0}")]
+    Adapt(#[from] AdaptError),
     /// The server ends.
-    #[error("coding a stream: the server ends")]
+    #[error("adapted while it comes: the server ends")]
     Ended,
 }
 
@@ -117,7 +119,7 @@ impl Coders {
     }
 
     /// Begins a stream, if there is a place for one.
-    pub fn begin(&self, compress: &Compress) -> Option<Coder> {
+    pub fn begin(&self, chain: Chain) -> Option<Coder> {
         let most = self.shared.streams_max;
         let place = self
             .shared
@@ -126,13 +128,18 @@ impl Coders {
         // Gives its place back when it is dropped, also here.
         let coder = place.ok().map(|_| Coder {
             shared: Arc::clone(&self.shared),
-            encoder: Encoder::new(compress).ok(),
+            chain: Some(Box::new(chain)),
             under_way: None,
         });
-        let coder = coder.filter(|coder| coder.encoder.is_some());
         let count = if coder.is_some() { &self.shared.begun } else { &self.shared.refused };
         count.fetch_add(1, Relaxed);
         coder
+    }
+
+    /// Whether there may be streams at all.
+    #[must_use]
+    pub fn are_on(&self) -> bool {
+        self.shared.streams_max > 0
     }
 
     /// What streams there are, and were.
@@ -152,13 +159,25 @@ impl Coders {
 impl Coder {
     /// Hands work over. There must be none under way, and the stream must not be at its end.
     pub fn start(&mut self, work: Work) {
-        let Some(encoder) = self.encoder.take() else { return };
+        let Some(chain) = self.chain.take() else { return };
         if let Work::Piece(piece) = &work {
             self.shared.bytes_in.fetch_add(piece.len() as u64, Relaxed);
         }
         let (done, under_way) = oneshot::channel();
         self.under_way = Some(under_way);
-        self.shared.put(Job { encoder, work, done });
+        self.shared.put(Job { chain, work, done });
+    }
+
+    /// Whether there is work left of what has come.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.chain.as_ref().is_some_and(|chain| chain.has_more())
+    }
+
+    /// What has become of a page, once it has ended.
+    #[must_use]
+    pub fn detail(&self) -> Option<&str> {
+        self.chain.as_ref()?.detail()
     }
 
     /// Whether work is under way.
@@ -180,8 +199,8 @@ impl Coder {
         };
         let done = std::task::ready!(std::pin::Pin::new(under_way).poll(cx));
         self.under_way = None;
-        let (encoder, coded) = done.map_err(|_| Gone::Ended)??;
-        self.encoder = encoder;
+        let (chain, coded) = done.map_err(|_| Gone::Ended)??;
+        self.chain = Some(chain);
         self.shared.bytes_out.fetch_add(coded.len() as u64, Relaxed);
         std::task::Poll::Ready(Ok(coded))
     }
@@ -213,7 +232,7 @@ impl Shared {
                 Ok(_) => queue.threads += 1,
                 // Those that there are do it; without any the stream ends.
                 Err(cause) if queue.threads == 0 => {
-                    tracing::error!(%cause, "no thread that codes streams");
+                    tracing::error!(%cause, "no thread that adapts streams");
                     queue.jobs.clear();
                 }
                 Err(_) => {}
@@ -225,19 +244,20 @@ impl Shared {
 
     fn work(&self) {
         if let Err(cause) = rustix::process::setpriority_process(None, NICE) {
-            tracing::debug!(%cause, "a thread that codes streams keeps its priority");
+            tracing::debug!(%cause, "a thread of streams keeps its priority");
         }
-        while let Some(Job { mut encoder, work, done }) = self.next() {
+        while let Some(Job { mut chain, work, done }) = self.next() {
             if done.is_closed() {
                 // The client is gone.
                 continue;
             }
-            let result = match work {
-                Work::Piece(piece) => encoder.code(&piece).map(|coded| (Some(encoder), coded)),
-                Work::Flush => encoder.flush().map(|coded| (Some(encoder), coded)),
-                Work::Finish => encoder.finish().map(|coded| (None, coded)),
+            let made = match work {
+                Work::Piece(piece) => chain.code(piece),
+                Work::GoOn => chain.go_on(),
+                Work::Flush => chain.flush(),
+                Work::Finish => chain.finish(),
             };
-            let _ = done.send(result);
+            let _ = done.send(made.map(|made| (chain, made)));
         }
     }
 
@@ -261,15 +281,19 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::adapters::compress::Coding;
+    use crate::adapters::compress::{Coding, Compress};
+    use crate::job::Step;
 
-    const GZIP: Compress = Compress { coding: Coding::Gzip, level: 4 };
+    fn gzip() -> Chain {
+        let step = Step::Compress(Compress { coding: Coding::Gzip, level: 4 });
+        Chain::new(&[step], &[]).unwrap()
+    }
 
     #[tokio::test]
     async fn streams_are_coded_beside_each_other() {
         let coders = Coders::new(2, 16);
         let streams = (0..16).map(|number| {
-            let mut coder = coders.begin(&GZIP).unwrap();
+            let mut coder = coders.begin(gzip()).unwrap();
             async move {
                 let mut coded = Vec::new();
                 for piece in 0..20 {
@@ -284,7 +308,7 @@ mod tests {
             }
         });
         let tasks: Vec<_> = streams.map(tokio::spawn).collect();
-        assert!(coders.begin(&GZIP).is_none(), "there were 16 places");
+        assert!(coders.begin(gzip()).is_none(), "there were 16 places");
         for task in tasks {
             let (number, coded) = task.await.unwrap();
             let mut text = String::new();
@@ -300,10 +324,10 @@ mod tests {
     #[tokio::test]
     async fn a_stream_that_nobody_waits_for_gives_its_place_back() {
         let coders = Coders::new(1, 1);
-        let mut coder = coders.begin(&GZIP).unwrap();
+        let mut coder = coders.begin(gzip()).unwrap();
         coder.start(Work::Piece(vec![0; 1 << 20].into()));
         drop(coder);
-        let mut again = coders.begin(&GZIP).unwrap();
+        let mut again = coders.begin(gzip()).unwrap();
         again.start(Work::Finish);
         assert!(!poll_fn(|cx| again.poll_done(cx)).await.unwrap().is_empty());
     }

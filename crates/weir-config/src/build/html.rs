@@ -11,9 +11,17 @@ use super::{Build, Expected};
 
 impl Build<'_, '_> {
     pub(super) fn html(&mut self, line: &Line, route: &Line) -> Option<Html> {
-        self.check_stored(line, route, "what is stored is changed, and nothing else");
+        let stream: bool = line.value("stream")?;
+        self.check_pages(line, route, stream);
         let html = self.html_lines(&line.lines, line.span)?;
-        Some(Html { wait: line.value("wait")?, ..html })
+        Some(Html { stream, wait: line.value("wait")?, ..html })
+    }
+
+    /// Reports a line that changes pages where there are none that it could change.
+    fn check_pages(&mut self, line: &Line, route: &Line, stream: bool) {
+        if !stream || route.lines.lacks("proxy") {
+            self.check_stored(line, route, "what is stored is changed, and nothing else");
+        }
     }
 
     /// What the lines of a block at `span` say.
@@ -79,8 +87,9 @@ impl Build<'_, '_> {
         if !block && !hide {
             self.source.error(line.span, "it neither blocks nor hides");
         }
+        let stream: bool = line.value("stream")?;
         if hide && line.is_written("hide") {
-            self.check_stored(line, route, "what is stored is changed, and nothing else");
+            self.check_pages(line, route, stream);
         }
         let Some(lists) = line.lines.one("lists") else {
             if line.lines.lacks("lists") {
@@ -99,7 +108,8 @@ impl Build<'_, '_> {
             }
             self.file(&path, "a list of ads and trackers", Expected::File, span)
         });
-        Some(Ads { lists: paths.collect(), block, hide, wait: line.value("wait")? })
+        let wait = line.value("wait")?;
+        Some(Ads { lists: paths.collect(), block, hide, wait, stream })
     }
 }
 

@@ -41,8 +41,8 @@ pub(crate) const ADAPT: &[Key] = &[
         )],
         ..setting(
             "streams",
-            "How many responses that are not stored may be compressed at a time, as they come. What \
-             finds no place is sent as it is.",
+            "How many responses may be compressed or changed at a time as they are sent. What finds \
+             no place is sent as it is.",
             "streams 1000",
         )
     },

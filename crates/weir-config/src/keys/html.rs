@@ -24,7 +24,15 @@ const WAIT: Slot = slot(
     "wait",
     Kind::Time { min: 0, max: MINUTE },
     Within("0s"),
-    "How long a request may wait for its variant to be made. After that it gets the original.",
+    "How long a request may wait for its variant to be made. After that it gets the original, or \
+     what `stream` makes of it.",
+);
+const STREAM: Slot = slot(
+    "stream",
+    Kind::Switch,
+    Within("#true"),
+    "Change pages also as they are sent: those that are not stored, and those that no helper has \
+     changed yet.",
 );
 
 pub(crate) const HTML: &[Key] = &[
@@ -32,11 +40,12 @@ pub(crate) const HTML: &[Key] = &[
         block: Block::Route,
         name: "html",
         arguments: &[],
-        properties: &[WAIT],
+        properties: &[WAIT, STREAM],
         children: Some(Block::Html),
         repeats: false,
         doc: "Change the HTML pages that `files` and `proxy` answer. What is stored is changed by a \
-              helper, once for all; until that is done the original is sent.",
+              helper, once for all; until that is done, and where nothing is stored, pages are \
+              changed as they are sent.",
         example: "html wait=\"100ms\" {\n    remove \"div.banner\"\n    lazy skip=2\n}",
     },
     texts("before", "Put a text before elements.", "before \"main\" \"<p>Closed on Monday.</p>\""),
@@ -139,6 +148,7 @@ pub(crate) const HTML: &[Key] = &[
             ),
             slot("hide", Kind::Switch, Within("#true"), "Take out of pages what the lists hide."),
             WAIT,
+            STREAM,
         ],
         children: Some(Block::Ads),
         repeats: false,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// `html` in a route.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Html {
     /// What is done with elements, in file order.
     pub rules: Vec<HtmlRule>,
@@ -20,6 +20,23 @@ pub struct Html {
     pub strip_space: bool,
     /// How long a request may wait for its variant, rather than have the original at once.
     pub wait: Duration,
+    /// What is not stored, or not changed yet, is changed as it is sent.
+    pub stream: bool,
+}
+
+impl Default for Html {
+    fn default() -> Html {
+        Html {
+            rules: Vec::new(),
+            hosts: Vec::new(),
+            lazy_after: None,
+            srcset: None,
+            strip_comments: false,
+            strip_space: false,
+            wait: Duration::ZERO,
+            stream: true,
+        }
+    }
 }
 
 /// One line of the `html` block that is about elements.
@@ -87,6 +104,8 @@ pub struct Ads {
     pub hide: bool,
     /// How long a request may wait for its variant, rather than have the original at once.
     pub wait: Duration,
+    /// Pages that are not stored, or not changed yet, are changed as they are sent.
+    pub stream: bool,
 }
 
 impl HtmlAction {

@@ -12,6 +12,9 @@ impl Printer {
         if html.wait != Duration::ZERO {
             property(&mut line, "wait", time(html.wait));
         }
+        if !html.stream {
+            property(&mut line, "stream", "#false".to_owned());
+        }
         self.block(line, |out| {
             for rule in &html.rules {
                 out.line(rule_line(rule));
@@ -42,7 +45,7 @@ impl Printer {
 
     pub(super) fn ads(&mut self, ads: &Ads) {
         let mut line = "ads".to_owned();
-        for (name, is_on) in [("block", ads.block), ("hide", ads.hide)] {
+        for (name, is_on) in [("block", ads.block), ("hide", ads.hide), ("stream", ads.stream)] {
             if !is_on {
                 property(&mut line, name, "#false".to_owned());
             }

@@ -91,8 +91,8 @@ fn html() -> impl Strategy<Value = Html> {
     });
     let rules = proptest::collection::vec(html_rule(), 1..5);
     let images = (option::of(0_u32..=1000), option::of(srcset));
-    (rules, hosts, images, any::<(bool, bool)>(), time(0, 60_000)).prop_map(
-        |(rules, hosts, (lazy_after, srcset), (strip_comments, strip_space), wait)| Html {
+    (rules, hosts, images, any::<(bool, bool, bool)>(), time(0, 60_000)).prop_map(
+        |(rules, hosts, (lazy_after, srcset), (strip_comments, strip_space, stream), wait)| Html {
             rules,
             hosts,
             lazy_after,
@@ -100,6 +100,7 @@ fn html() -> impl Strategy<Value = Html> {
             strip_comments,
             strip_space,
             wait,
+            stream,
         },
     )
 }
@@ -126,11 +127,13 @@ fn html_rule() -> impl Strategy<Value = HtmlRule> {
 fn ads() -> impl Strategy<Value = Ads> {
     let lists = proptest::collection::btree_set("/[a-z]{1,5}", 1..4);
     let does = prop_oneof![Just((true, true)), Just((true, false)), Just((false, true))];
-    (lists, does, time(0, 60_000)).prop_map(|(lists, (block, hide), wait)| Ads {
+    let all = (lists, does, any::<bool>(), time(0, 60_000));
+    all.prop_map(|(lists, (block, hide), stream, wait)| Ads {
         lists: lists.into_iter().map(Into::into).collect(),
         block,
         hide,
         wait,
+        stream,
     })
 }
 

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{HeaderValue, StatusCode, Uri};
 use weir_adapt::Step;
-use weir_adapt::adapters::compress as codec;
 
 use super::declared::Declares;
 
@@ -30,6 +29,14 @@ pub(crate) trait Adapter: Declares + Send + Sync {
     /// How long a request may wait for what it makes.
     fn wait(&self) -> Duration;
 
+    /// The tag of the original of what has this one, if it is one that this makes.
+    fn named<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]>;
+
+    /// Whether it undoes content codings, so that those behind it see none, and no length.
+    fn decodes(&self) -> bool {
+        false
+    }
+
     /// Whether it might work on what is not stored, while that comes.
     fn streams(&self) -> bool {
         false
@@ -44,7 +51,7 @@ pub(crate) trait Adapter: Declares + Send + Sync {
         &self,
         _asked: &Asked<'_>,
         _shape: &Shape<'_>,
-    ) -> Option<Result<codec::Compress, &'static str>> {
+    ) -> Option<Result<Chosen, &'static str>> {
         None
     }
 }
@@ -94,6 +101,18 @@ pub(crate) struct Chosen {
     pub(crate) content_type: Option<fn(&str) -> Option<HeaderValue>>,
     /// The content coding that the result has.
     pub(crate) coding: Option<&'static str>,
+}
+
+impl Chosen {
+    /// Whether it makes another page, not the same one coded otherwise.
+    pub(super) fn changes_pages(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Html(_)))
+    }
+}
+
+/// What stands before a name in a tag, and the dash between them.
+pub(super) fn without<'t>(tag: &'t [u8], name: &str) -> Option<&'t [u8]> {
+    tag.strip_suffix(name.as_bytes())?.strip_suffix(b"-")
 }
 
 impl<'a> Shape<'a> {

@@ -11,7 +11,7 @@ use weir_adapt::adapters::compress as codec;
 use weir_config::{self as config, CompressFormat, Strength};
 use weir_http::negotiate::{self, Coding as Accepted};
 
-use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::adapter::{Adapter, Asked, Chosen, Shape, without};
 use super::declared::{Cost, Declaration, Declares, Stage};
 
 /// `compress` of a route.
@@ -62,6 +62,10 @@ impl Adapter for Compress {
         &[header::ACCEPT_ENCODING]
     }
 
+    fn named<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
+        self.settings.formats.iter().find_map(|format| without(tag, format.coding.token()))
+    }
+
     fn streams(&self) -> bool {
         self.settings.stream
     }
@@ -70,35 +74,37 @@ impl Adapter for Compress {
         &self,
         asked: &Asked<'_>,
         _shape: &Shape<'_>,
-    ) -> Option<Result<codec::Compress, &'static str>> {
+    ) -> Option<Result<Chosen, &'static str>> {
         self.settings.stream.then(|| {
             let format = self.format(asked).ok_or("not-accepted")?;
             // A client waits for it: no more effort than that is worth.
             let (quick, _) = Strength::Quick.levels(format.coding);
-            let level = format.level.min(quick);
-            Ok(codec::Compress { coding: coding(format.coding), level })
+            Ok(chosen(format, format.level.min(quick)))
         })
     }
 
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
         let format = self.format(asked).ok_or("not-accepted")?;
-        let token = format.coding.token();
-        let mut hasher = DefaultHasher::new();
-        (token, format.level, format.level_large).hash(&mut hasher);
         // Of what another adapter makes nobody knows the size yet.
-        let level = format.level_for(shape.len.unwrap_or(0));
-        Ok(Chosen {
-            key: hasher.finish(),
-            name: token.into(),
-            steps: vec![Step::Compress(codec::Compress { coding: coding(format.coding), level })],
-            tables: Vec::new(),
-            content_type: None,
-            coding: Some(token),
-        })
+        Ok(chosen(format, format.level_for(shape.len.unwrap_or(0))))
     }
 
     fn wait(&self) -> Duration {
         self.settings.wait
+    }
+}
+
+fn chosen(format: &CompressFormat, level: u32) -> Chosen {
+    let token = format.coding.token();
+    let mut hasher = DefaultHasher::new();
+    (token, format.level, format.level_large).hash(&mut hasher);
+    Chosen {
+        key: hasher.finish(),
+        name: token.into(),
+        steps: vec![Step::Compress(codec::Compress { coding: coding(format.coding), level })],
+        tables: Vec::new(),
+        content_type: None,
+        coding: Some(token),
     }
 }
 

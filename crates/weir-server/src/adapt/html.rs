@@ -16,13 +16,17 @@ use weir_adapt::adapters::html::{
 use weir_adapt::ads::Ads;
 use weir_config as config;
 
-use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::adapter::{Adapter, Asked, Chosen, Shape, without};
 use super::declared::{Cost, Declaration, Declares, Stage};
 
-/// Whatever is coded anew in the coding that it came in is coded about as well as most servers do.
-const GZIP_LEVEL: u32 = 6;
-const BROTLI_LEVEL: u32 = 5;
-const ZSTD_LEVEL: u32 = 6;
+/// How what is coded anew in the coding that it came in is coded.
+#[derive(Clone, Copy)]
+enum Recoding {
+    /// About as well as most servers do.
+    Usual,
+    /// A client waits for it.
+    Quick,
+}
 
 /// `html` and `ads` of a route.
 pub(super) struct Html {
@@ -32,22 +36,31 @@ pub(super) struct Html {
     key: u64,
     wants_nonce: bool,
     wait: Duration,
-    recodes: bool,
+    recodes: Recodes,
+    streams: bool,
+}
+
+/// What it codes anew after it has decoded it, since no other adapter does.
+#[derive(Clone, Copy)]
+pub(super) struct Recodes {
+    pub(super) stored: bool,
+    pub(super) streams: bool,
 }
 
 impl Html {
-    /// `ads` if lists hide something. Without another adapter that does, it codes what it has
-    /// decoded.
+    /// `ads` if lists hide something, with what the route says of them.
     pub(super) fn new(
         settings: Option<&config::Html>,
-        ads: Option<(Arc<Ads>, Duration)>,
-        recodes: bool,
+        ads: Option<(Arc<Ads>, &config::Ads)>,
+        recodes: Recodes,
     ) -> Html {
         let html = settings.map(rules).unwrap_or_default();
         let wait = settings.map_or(Duration::ZERO, |settings| settings.wait);
-        let wait = ads.as_ref().map_or(wait, |(_, longer)| wait.max(*longer));
+        let wait = ads.as_ref().map_or(wait, |(_, longer)| wait.max(longer.wait));
+        let streams = settings.is_none_or(|settings| settings.stream)
+            && ads.as_ref().is_none_or(|(_, ads)| ads.stream);
         let mut hasher = DefaultHasher::new();
-        ("html", &html, recodes).hash(&mut hasher);
+        ("html", &html, recodes.stored).hash(&mut hasher);
         Html {
             wants_nonce: html.wants_nonce() || ads.is_some(),
             html: html.into(),
@@ -55,7 +68,31 @@ impl Html {
             key: hasher.finish(),
             wait,
             recodes,
+            streams,
         }
+    }
+
+    fn chosen(&self, asked: &Asked<'_>, shape: &Shape<'_>, recodes: Option<Recoding>) -> Chosen {
+        let nonce = self.wants_nonce.then(|| nonce(shape.headers)).flatten();
+        let charset = charset(&shape.content_type);
+        let page = self.ads.as_ref().map(|ads| (ads, ads.page(&asked.host())));
+        let mut hasher = DefaultHasher::new();
+        (self.key, nonce, charset).hash(&mut hasher);
+        page.as_ref().map(|(_, page)| page.id).hash(&mut hasher);
+        let table = page.as_ref().filter(|(_, page)| page.hide.table.is_some());
+        let tables = table.map(|(ads, _)| ads.table()).into_iter().collect();
+        let rewriting = Rewriting {
+            html: self.html.clone(),
+            hide: page.map(|(_, page)| page.hide),
+            nonce: nonce.map(str::to_owned),
+            charset: charset.map(str::to_owned),
+        };
+        let chosen = changed(rewriting, shape, self.name(), hasher.finish(), recodes);
+        Chosen { tables, ..chosen }
+    }
+
+    fn name(&self) -> &'static str {
+        if self.ads.is_some() { "html-ads" } else { "html" }
     }
 }
 
@@ -63,7 +100,7 @@ impl Declares for Html {
     fn declaration(&self) -> Option<Declaration> {
         let rewriting = Rewriting { html: self.html.clone(), ..Rewriting::default() };
         Some(Declaration {
-            name: if self.ads.is_some() { "html-ads" } else { "html" }.into(),
+            name: self.name().into(),
             stage: Stage::Variant,
             takes: vec!["text/html".to_owned()],
             // Lists hide what they hide on a host.
@@ -84,23 +121,30 @@ impl Adapter for Html {
     }
 
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
-        let nonce = self.wants_nonce.then(|| nonce(shape.headers)).flatten();
-        let charset = charset(&shape.content_type);
-        let page = self.ads.as_ref().map(|ads| (ads, ads.page(&asked.host())));
-        let mut hasher = DefaultHasher::new();
-        (self.key, nonce, charset).hash(&mut hasher);
-        page.as_ref().map(|(_, page)| page.id).hash(&mut hasher);
-        let table = page.as_ref().filter(|(_, page)| page.hide.table.is_some());
-        let tables = table.map(|(ads, _)| ads.table()).into_iter().collect();
-        let rewriting = Rewriting {
-            html: self.html.clone(),
-            hide: page.map(|(_, page)| page.hide),
-            nonce: nonce.map(str::to_owned),
-            charset: charset.map(str::to_owned),
-        };
-        let name = if self.ads.is_some() { "html-ads" } else { "html" };
-        let chosen = changed(rewriting, shape, name, hasher.finish(), self.recodes);
-        Ok(Chosen { tables, ..chosen })
+        Ok(self.chosen(asked, shape, self.recodes.stored.then_some(Recoding::Usual)))
+    }
+
+    fn named<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
+        without(tag, self.name())
+    }
+
+    fn decodes(&self) -> bool {
+        true
+    }
+
+    fn streams(&self) -> bool {
+        self.streams
+    }
+
+    fn stream(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Option<Result<Chosen, &'static str>> {
+        self.streams.then(|| {
+            let chosen = self.chosen(asked, shape, self.recodes.streams.then_some(Recoding::Quick));
+            let mut pages = chosen.steps.iter().filter_map(|step| match step {
+                Step::Html(rewriting) => Some(rewriting),
+                _ => None,
+            });
+            if pages.all(codec::is_suited) { Ok(chosen) } else { Err("charset") }
+        })
     }
 
     fn wait(&self) -> Duration {
@@ -114,26 +158,32 @@ fn changed(
     shape: &Shape<'_>,
     name: &'static str,
     key: u64,
-    recodes: bool,
+    recodes: Option<Recoding>,
 ) -> Chosen {
     let coded =
         if shape.is_coded { codings(shape.headers).unwrap_or_default() } else { Vec::new() };
-    let outermost = coded.last().copied().filter(|_| recodes);
+    let again = coded.last().copied().zip(recodes);
+    let again = again.map(|(coding, recoding)| Compress { coding, level: recoding.level(coding) });
     let mut steps = Vec::new();
     if !coded.is_empty() {
         steps.push(Step::Decode(coded));
     }
     steps.push(Step::Html(rewriting));
-    steps.extend(outermost.map(|coding| Step::Compress(Compress { coding, level: level(coding) })));
-    let coding = outermost.map(Coding::token);
+    let coding = again.map(|compress| compress.coding.token());
+    steps.extend(again.map(Step::Compress));
     Chosen { key, name: name.into(), steps, tables: Vec::new(), content_type: None, coding }
 }
 
-fn level(coding: Coding) -> u32 {
-    match coding {
-        Coding::Gzip => GZIP_LEVEL,
-        Coding::Brotli => BROTLI_LEVEL,
-        Coding::Zstd => ZSTD_LEVEL,
+impl Recoding {
+    fn level(self, coding: Coding) -> u32 {
+        match (self, coding) {
+            (Recoding::Usual, Coding::Gzip) => 6,
+            (Recoding::Usual, Coding::Brotli) => 5,
+            (Recoding::Usual, Coding::Zstd) => 6,
+            // As `strength "quick"` of `compress`.
+            (Recoding::Quick, Coding::Gzip | Coding::Brotli) => 4,
+            (Recoding::Quick, Coding::Zstd) => 3,
+        }
     }
 }
 

@@ -10,12 +10,12 @@ mod effort;
 mod html;
 mod image;
 mod offers;
+mod streamed;
 
 use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 
-use weir_adapt::adapters::compress::Compress;
-use weir_adapt::stream::{Coder, Coders, StreamStats};
+use weir_adapt::stream::{Chain, Coder, Coders, StreamStats};
 use weir_adapt::{Job, Limits, Made, Outcome, Pool, PoolSettings, Recipe, Stats};
 use weir_arena::Arena;
 use weir_cache::{Cache, KeyRef, Object};
@@ -31,6 +31,7 @@ pub use html::rewriting as html_rewriting;
 pub use image::step as image_step;
 pub(crate) use image::{ImageQuery, Misasked, Pictures};
 pub(crate) use offers::{Offers, Plan, Variant};
+pub(crate) use streamed::Streamed;
 
 /// Reads the files of a configuration's adaptations, for nothing but their errors.
 ///
@@ -51,7 +52,7 @@ pub(crate) struct Adaptation {
     arena: Arena,
     /// Started when there is something to do, if that can be.
     pool: OnceLock<Option<Pool>>,
-    /// What codes what is not stored.
+    /// What works on what is not stored.
     coders: Coders,
     limits: Limits,
     declined: Arc<Declined>,
@@ -211,12 +212,22 @@ impl Adaptation {
         }
     }
 
-    /// A place for a response that is to be coded while it comes, if there is one.
-    pub(crate) fn stream(&self, compress: &Compress) -> Option<Coder> {
-        self.coders.begin(compress)
+    /// Whether responses may be adapted while they come.
+    pub(crate) fn streams_are_on(&self) -> bool {
+        self.coders.are_on()
     }
 
-    /// Of what is coded while it comes.
+    /// A place for a response that is to be adapted while it comes, if there is one.
+    pub(crate) fn stream(&self, chain: Chain) -> Option<Coder> {
+        self.coders.begin(chain)
+    }
+
+    /// Takes note of what has become of a page while it came.
+    pub(crate) fn note_page(&self, detail: &str) {
+        self.counts.note(detail, Effort::Whole);
+    }
+
+    /// Of what is adapted while it comes.
     pub(crate) fn streams(&self) -> StreamStats {
         self.coders.stats()
     }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use weir_adapt::adapters::compress as codec;
 use weir_adapt::{Made, Recipe};
 use weir_cache::{Cache, Head, Key, Object};
 use weir_config as config;
@@ -20,8 +19,9 @@ use super::adapter::{Adapter, Asked, Chosen, Shape};
 use super::compress::Compress;
 use super::declared::Declaration;
 use super::effort::Effort;
-use super::html::Html;
+use super::html::{Html, Recodes};
 use super::image::{Image, ImageQuery};
+use super::streamed::Streamed;
 use crate::error::StartError;
 use crate::pipeline::WEIR_ADAPT;
 
@@ -69,10 +69,14 @@ impl Offers {
         if let Some(image) = &settings.image {
             adapters.push(Box::new(Image::new(image, images, image_query.clone())));
         }
-        let hiding = settings.ads.as_ref().filter(|ads| ads.hide).map(|ads| ads.wait);
-        let hidden = hiding.and_then(|wait| Some((lists?.clone(), wait)));
+        let hiding = settings.ads.as_ref().filter(|ads| ads.hide);
+        let hidden = hiding.and_then(|ads| Some((lists?.clone(), ads)));
         if settings.html.is_some() || hidden.is_some() {
-            let recodes = settings.compress.is_none();
+            let compress = settings.compress.as_ref();
+            let recodes = Recodes {
+                stored: compress.is_none(),
+                streams: !compress.is_some_and(|compress| compress.stream),
+            };
             adapters.push(Box::new(Html::new(settings.html.as_ref(), hidden, recodes)));
         }
         if let Some(compress) = &settings.compress {
@@ -139,9 +143,34 @@ impl Offers {
         &self,
         asked: &Asked<'_>,
         shape: &Shape<'_>,
-    ) -> Result<codec::Compress, &'static str> {
-        let mut streams = self.taking(shape).filter_map(|adapter| adapter.stream(asked, shape));
-        streams.next().unwrap_or(Err("not-stored"))
+    ) -> Result<Streamed, &'static str> {
+        let (mut chosen, mut why) = (Vec::new(), None);
+        let mut shape = shape.clone();
+        for adapter in &self.adapters {
+            if !adapter.takes(&shape) {
+                continue;
+            }
+            match adapter.stream(asked, &shape).unwrap_or(Err("not-stored")) {
+                Err(left) => _ = why.get_or_insert(left),
+                Ok(one) => {
+                    shape = shape.after(&one);
+                    chosen.push(one);
+                }
+            }
+        }
+        match chosen.is_empty() {
+            true => Err(why.unwrap_or("not-stored")),
+            false => Ok(Streamed::new(chosen)),
+        }
+    }
+
+    /// The entity tag, without its quotes, of the original of a variant that has this one, if
+    /// this route makes such variants.
+    pub(crate) fn original_of<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
+        let adapters = self.adapters.iter().rev();
+        let whole = tag.strip_suffix(Effort::Draft.tag().as_bytes()).unwrap_or(tag);
+        let original = adapters.fold(whole, |tag, adapter| adapter.named(tag).unwrap_or(tag));
+        (original.len() < whole.len()).then_some(original)
     }
 
     /// Whether what is not stored may be coded while it comes.
@@ -158,7 +187,20 @@ impl Offers {
     /// Says in a response's fields, which are `headers`, that another request might get another
     /// one.
     pub(crate) fn vary(&self, shape: &Shape<'_>, headers: &mut HeaderMap) {
-        say(self.taking(shape).flat_map(Adapter::looks_at), headers);
+        if self.taking(shape).next().is_none() {
+            return;
+        }
+        let mut shape = shape.clone();
+        let mut names = Vec::new();
+        for adapter in &self.adapters {
+            if adapter.takes(&shape) {
+                names.extend(adapter.looks_at());
+                if adapter.decodes() {
+                    (shape.is_coded, shape.len) = (false, None);
+                }
+            }
+        }
+        say(names.into_iter(), headers);
     }
 }
 
@@ -182,6 +224,11 @@ impl Variant {
         let mut hasher = DefaultHasher::new();
         chosen.iter().for_each(|one| one.key.hash(&mut hasher));
         Variant { chosen, fingerprint: hasher.finish(), wait }
+    }
+
+    /// Whether it is another page, not the same one coded otherwise.
+    pub(crate) fn changes_pages(&self) -> bool {
+        self.chosen.iter().any(Chosen::changes_pages)
     }
 
     /// What it is called.
@@ -272,6 +319,30 @@ mod tests {
         ] {
             let made = tag_of(&HeaderValue::from_static(tag), "br");
             assert_eq!(made.as_ref().map(|made| made.to_str().unwrap()), expected, "{tag}");
+        }
+    }
+
+    #[test]
+    fn tags_of_variants_are_known_by_their_names() {
+        let html = Some(config::Html { strip_comments: true, ..Default::default() });
+        let compress = Some(config::Compress::default());
+        let settings = config::RouteAdapt { html, compress, ..Default::default() };
+        let offers = Offers::new(&settings, None, &config::ImageLimits::default());
+        let offers = offers.unwrap().unwrap();
+        for (tag, expected) in [
+            ("v1-gzip", Some("v1")),
+            ("v1-html", Some("v1")),
+            ("v1-html-br", Some("v1")),
+            ("v1-br-draft", Some("v1")),
+            ("v1-draft", None),
+            ("v1-br-html", Some("v1-br")),
+            ("-br", Some("")),
+            ("v1", None),
+            ("gzip", None),
+            ("v1-html-ads", None),
+        ] {
+            let original = offers.original_of(tag.as_bytes());
+            assert_eq!(original, expected.map(str::as_bytes), "{tag}");
         }
     }
 

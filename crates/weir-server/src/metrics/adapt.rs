@@ -64,13 +64,13 @@ fn streams(page: &mut Page, stats: &StreamStats) {
         (
             "weir_adapt_streams",
             "gauge",
-            "Responses that are compressed while they come.",
+            "Responses that are compressed or changed while they are sent.",
             stats.open as u64,
         ),
         (
             "weir_adapt_streams_total",
             "counter",
-            "Responses compressed while they came.",
+            "Responses compressed or changed while they were sent.",
             stats.begun,
         ),
         (

@@ -1,24 +1,27 @@
-//! A response that is not stored, coded while it comes.
+//! A response that is adapted while it is sent.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use weir_adapt::stream::{Coder, Work};
-use weir_origin::upstream::ResponseBody;
 
-use crate::body::BodyError;
+use crate::body::{BodyError, ReplyBody};
+use crate::shared::Shared;
 
 /// Bytes that are coded at a time: some 0.5 ms of work.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 
-/// A body on its way through an encoder. Whenever its origin has no more for the moment, the client
-/// gets all that there is.
+/// A body on its way through the stages of a stream. Whenever its source has no more for the
+/// moment, the client gets all that there is.
 pub(super) struct Coded {
-    from: Box<ResponseBody>,
+    from: ReplyBody,
     coder: Coder,
+    /// Where pages are counted.
+    shared: Arc<Shared>,
     /// Of a piece that is too large to be coded at a time, what is left.
     left: Bytes,
     trailers: Option<HeaderMap>,
@@ -30,16 +33,19 @@ pub(super) struct Coded {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Coming,
-    /// All has been handed to the encoder.
+    /// All has been handed over.
     Ending,
     Ended,
+    /// It cannot go on, and is no whole response.
+    Torn,
 }
 
 impl Coded {
-    pub(super) fn new(from: Box<ResponseBody>, coder: Coder) -> Coded {
+    pub(super) fn new(from: ReplyBody, coder: Coder, shared: Arc<Shared>) -> Coded {
         Coded {
             from,
             coder,
+            shared,
             left: Bytes::new(),
             trailers: None,
             is_held: false,
@@ -49,13 +55,17 @@ impl Coded {
 
     /// Hands the next piece over, or what stands for it. Not ready if there is nothing to do.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if self.coder.has_more() {
+            self.coder.start(Work::GoOn);
+            return Poll::Ready(Ok(()));
+        }
         if self.left.is_empty() {
-            match Pin::new(&mut *self.from).poll_frame(cx) {
+            match Pin::new(&mut self.from).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => self.left = data,
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 },
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                 Poll::Ready(None) => {
                     self.stage = Stage::Ending;
                     self.coder.start(Work::Finish);
@@ -88,18 +98,34 @@ impl Body for Coded {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
             if self.coder.is_busy() {
-                let coded = ready!(self.coder.poll_done(cx))?;
+                let coded = match ready!(self.coder.poll_done(cx)) {
+                    Ok(coded) => coded,
+                    Err(gone) => {
+                        self.stage = Stage::Torn;
+                        return Poll::Ready(Some(Err(gone.into())));
+                    }
+                };
                 if self.stage == Stage::Ending {
                     self.stage = Stage::Ended;
+                    if let Some(detail) = self.coder.detail() {
+                        self.shared.adaptation.note_page(detail);
+                    }
                 }
                 if !coded.is_empty() {
                     return Poll::Ready(Some(Ok(Frame::data(coded.into()))));
                 }
             }
+            if self.stage == Stage::Torn {
+                // It has been told.
+                return Poll::Ready(None);
+            }
             if self.stage == Stage::Ended {
                 return Poll::Ready(self.trailers.take().map(|all| Ok(Frame::trailers(all))));
             }
-            ready!(self.poll_next(cx))?;
+            if let Err(error) = ready!(self.poll_next(cx)) {
+                self.stage = Stage::Torn;
+                return Poll::Ready(Some(Err(error)));
+            }
         }
     }
 

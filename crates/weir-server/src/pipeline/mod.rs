@@ -32,6 +32,7 @@ mod reply;
 mod route;
 mod select;
 mod shown;
+mod streamed;
 mod tunnel;
 mod unread;
 mod whole;
@@ -412,7 +413,10 @@ fn reply_with(
     if notes.closes && version < Version::HTTP_2 {
         record.connection().socket.set_last();
     }
-    let response = reply::from_cache(record, route, &mut head, notes.selects, fitted, now_ms);
+    let response = match fitted.late() {
+        Some(why) => reply::late(record, route, &head, (fitted, why), now_ms),
+        None => reply::from_cache(record, route, &mut head, notes.selects, fitted, now_ms),
+    };
     unread::reply(response, version, body.and_then(Content::into_client))
 }
 

@@ -25,10 +25,11 @@ use weir_plugin::{Answer, Bag, Facts, Failure, Hooks, LateEnd, Lend, Stream, Wis
 pub(crate) use begin::Begun;
 pub(super) use begin::{Onward, begin, go_on};
 pub(super) use consult::{Missing, Storing, Word};
-pub(super) use framing::declare_content;
 pub(crate) use framing::has_no_content;
+pub(super) use framing::{declare_content, length as declared_length};
 pub(super) use local::{answered, broken_off, closed};
 pub(super) use response::Filled;
+pub(super) use tags::weaken;
 
 use self::begin::Pending;
 use self::local::failed;
@@ -291,6 +292,11 @@ impl Passage {
     fn changes_response_bodies(&self) -> bool {
         let mut hooks = self.delivery().map(|step| step.stream.hooks());
         hooks.any(|hooks| hooks.sees_response_bodies() && !hooks.keeps_lengths())
+    }
+
+    /// Whether plugins look at the content that clients get.
+    pub(super) fn reads_delivered(&self) -> bool {
+        self.delivery().any(Step::sees_response_bodies)
     }
 
     fn delivery(&self) -> impl Iterator<Item = &Step> {

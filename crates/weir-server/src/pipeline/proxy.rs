@@ -17,7 +17,7 @@ use super::plugins::{self, Filled};
 use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, adapt, forward, forward_mode, gather, icap, tunnel};
+use super::{Ask, forward, forward_mode, gather, icap, streamed, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
@@ -245,7 +245,7 @@ fn fields_to_send(ask: &mut Ask, mark: Option<Mark>) -> HeaderMap {
     if reads && ask.passage.as_ref().is_some_and(|passage| passage.makes_bodies_at_fill()) {
         forward::remove_conditions(&mut headers);
     }
-    adapt::ask_for_originals(&ask.route, &mut headers);
+    streamed::ask_for_originals(&ask.route, &mut headers);
     if sees_whole {
         // A part of what it must see as a whole cannot be judged.
         headers.remove(header::RANGE);

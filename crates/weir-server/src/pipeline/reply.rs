@@ -10,9 +10,10 @@ use weir_cache::Object;
 use weir_http::cache_status::CacheStatus;
 use weir_http::range::{self, Multipart, Span};
 
-use super::adapt::{self, Fitted};
+use super::adapt::Fitted;
 use super::plugins::has_no_content;
 use super::select::{Selection, select};
+use super::streamed::{self, Unfitted};
 use super::whole::Whole;
 use crate::body::{Content, ReplyBody};
 use crate::live::{Edit, Route, Source};
@@ -117,15 +118,45 @@ impl HitFields {
     }
 }
 
+/// A response to a hit whose page no helper has changed yet, and why that is so.
+pub(super) fn late(
+    record: Record,
+    route: &Route,
+    request: &Parts,
+    (fitted, why): (&Fitted, &'static str),
+    now_ms: u64,
+) -> Response<ReplyBody> {
+    let object = &fitted.original;
+    let mut headers = HeaderMap::new();
+    copy(object.headers(), &mut headers);
+    HitFields::of(route, object, now_ms).set(&mut headers);
+    let whole = Whole::Object(Arc::clone(object));
+    let (status, cache) = (object.status(), CacheResult::Hit);
+    let answer = Answer { status, headers, whole, cache, cache_status: None };
+    finish(record, route, request, answer, Some(why))
+}
+
 /// A response from a source.
 pub(super) fn from_source(
-    mut record: Record,
+    record: Record,
     route: &Route,
     request: &Parts,
     answer: Answer,
 ) -> Response<ReplyBody> {
+    finish(record, route, request, answer, None)
+}
+
+/// A response that no variant stands for; `why`, if there might be one.
+fn finish(
+    mut record: Record,
+    route: &Route,
+    request: &Parts,
+    answer: Answer,
+    why: Option<&'static str>,
+) -> Response<ReplyBody> {
     let Answer { status, mut headers, whole, cache, cache_status } = answer;
-    let whole = adapt::unstored(&record, route, request, status, &mut headers, whole);
+    let unfitted = Unfitted { status, headers: &mut headers, whole, why };
+    let whole = streamed::fit(&record, route, request, unfitted);
     let selection = select(request, status, &headers, &whole);
     if let Some(value) = cache_status {
         headers.append(CACHE_STATUS, value);

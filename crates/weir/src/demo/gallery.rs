@@ -169,7 +169,8 @@ impl Answer {
 
     fn is_settled(&self) -> bool {
         let is_awaited = ["original;reason=pending", "original;reason=not-stored"];
-        !is_awaited.contains(&&*self.adapt) && !self.adapt.ends_with(";draft")
+        let is_meanwhile = [";draft", ";stream"].iter().any(|end| self.adapt.ends_with(end));
+        !is_awaited.contains(&&*self.adapt) && !is_meanwhile
     }
 
     fn line(&self, name: &str) -> String {

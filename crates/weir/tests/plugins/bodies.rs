@@ -249,3 +249,28 @@ fn a_response_is_replaced_when_its_head_or_its_body_is_seen() {
         assert!(got.is_err(), "{target}: {got:?}");
     }
 }
+
+/// What is adapted as it is sent is not what a plugin is to read; one that does not read it is no
+/// reason to leave it as it is.
+#[test]
+fn plugins_that_read_bodies_see_them_as_they_come() {
+    let heads =
+        own(r#"(func (export "weir_on_response") (param i32) (result i64) @edits{SET x-p=1})"#);
+    let origin = Origin::start(|_| {
+        let fields = "Content-Type: text/html\r\nCache-Control: no-store\r\n";
+        answer("200 OK", fields, b"<p>seen</p><b>taken out</b>")
+    });
+    let url = origin.url();
+    let site = setup().plugin("heads", &heads, "").plugin("bodies", &upper(1), "").run(&format!(
+        r#"route "/heads" {{ proxy "{url}"; html {{ remove "b"; }}; use "heads"; }}
+        route "/bodies" {{ proxy "{url}"; html {{ remove "b"; }}; use "heads"; use "bodies"; }}"#
+    ));
+    for (target, word, body) in [
+        ("/heads", "html;stream", "<p>seen</p>"),
+        ("/bodies", "original;reason=plugins", "<P>SEEN</P><B>TAKEN OUT</B>"),
+    ] {
+        let got = site.get(target, &[]);
+        assert_eq!((got.header("weir-adapt"), text(&got)), (Some(word), body), "{target}");
+        assert_eq!(got.header("x-p"), Some("1"), "{target}");
+    }
+}

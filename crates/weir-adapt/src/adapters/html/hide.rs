@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bytes::Bytes;
 use lol_html::HandlerResult;
 use lol_html::html_content::ContentType::Html as Markup;
 use lol_html::html_content::DocumentEnd;
@@ -35,7 +36,7 @@ pub struct Hide {
 /// What is hidden by class or id on any page: lines `.name` or `#name`, or such a name, a tab, and
 /// a selector that it begins; in order, so that they are found by bisection where they lie.
 #[derive(Clone, Debug)]
-pub struct Hidden(Arc<[u8]>);
+pub struct Hidden(Bytes);
 
 impl Hidden {
     /// The table of such lines.
@@ -51,7 +52,12 @@ impl Hidden {
 
     /// A table from where it was written.
     pub fn copied(bytes: &[u8]) -> Hidden {
-        Hidden(bytes.into())
+        Hidden(Bytes::copy_from_slice(bytes))
+    }
+
+    /// A table where it lies.
+    pub fn placed(bytes: Bytes) -> Hidden {
+        Hidden(bytes)
     }
 
     /// As it is handed on.

@@ -18,7 +18,7 @@ use crate::wire::Why;
 
 pub(crate) use hide::sheet;
 pub use hide::{Hidden, Hide};
-pub use rewriter::{Rewriter, Unsuited};
+pub use rewriter::{Rewriter, Unsuited, is_suited};
 pub use shared::Shared;
 
 /// What stands for the nonce in texts of rules.

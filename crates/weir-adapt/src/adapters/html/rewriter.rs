@@ -124,6 +124,12 @@ impl std::fmt::Debug for Rewriter {
     }
 }
 
+/// Whether pages can be rewritten whose response says what this has of them, as far as that is
+/// known before they come.
+pub fn is_suited(rewriting: &Rewriting) -> bool {
+    encoding(rewriting, b"").is_some()
+}
+
 /// A byte order mark goes before what the response says (WHATWG Encoding, section 6).
 fn encoding(rewriting: &Rewriting, beginning: &[u8]) -> Option<AsciiCompatibleEncoding> {
     let encoding = match (Encoding::for_bom(beginning), &rewriting.charset) {

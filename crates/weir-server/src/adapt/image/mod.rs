@@ -100,6 +100,9 @@ impl Image {
     }
 }
 
+/// Of the number in its variants' names.
+const KEY_DIGITS: usize = 16;
+
 impl Declares for Image {
     fn declaration(&self) -> Option<Declaration> {
         let step = codec::Image { wish: self.wish.clone(), limits: self.limits };
@@ -126,6 +129,12 @@ impl Adapter for Image {
         &self.looks_at
     }
 
+    fn named<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
+        let (before, key) = tag.split_at_checked(tag.len().checked_sub(KEY_DIGITS)?)?;
+        let is_key = key.iter().all(u8::is_ascii_hexdigit);
+        before.strip_suffix(b"-image").filter(|_| is_key)
+    }
+
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
         let mut wish = self.wish(asked.headers);
         if let Some(parameters) = self.query.as_ref().and_then(|query| query.asked(asked.uri)) {
@@ -145,7 +154,7 @@ impl Adapter for Image {
         Ok(Chosen {
             key,
             // What it is made into is known when it is made; what it depends on tells it apart.
-            name: format!("image{key:016x}").into(),
+            name: format!("image{key:0KEY_DIGITS$x}").into(),
             steps: vec![Step::Image(image)],
             tables: Vec::new(),
             content_type: Some(content_type),

@@ -67,7 +67,7 @@ pub(super) fn take_length(stream: &Stream, headers: &mut HeaderMap) -> Option<u6
 }
 
 /// The length that a head declares.
-pub(super) fn length(headers: &HeaderMap) -> Option<u64> {
+pub(in crate::pipeline) fn length(headers: &HeaderMap) -> Option<u64> {
     let mut lines = headers.get_all(header::CONTENT_LENGTH).iter();
     let digits = lines.next()?.to_str().ok()?;
     let is_only = lines.next().is_none() && digits.bytes().all(|byte| byte.is_ascii_digit());

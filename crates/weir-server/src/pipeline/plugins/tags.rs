@@ -72,10 +72,10 @@ pub(super) fn make_of_date(headers: &mut HeaderMap) {
 }
 
 /// Makes a tag a weak one.
-pub(super) fn weaken(headers: &mut HeaderMap) {
+pub(in crate::pipeline) fn weaken(headers: &mut HeaderMap) {
     let Some(value) = headers.get(header::ETAG) else { return };
-    let weak = ETag::parse(value.as_bytes())
-        .and_then(|tag| field(&[ETag { weak: true, ..tag }], <[u8]>::to_vec));
+    let weak = ETag::parse(value.as_bytes());
+    let weak = weak.and_then(|tag| ETag { weak: true, ..tag }.to_value());
     if let Some(weak) = weak {
         headers.insert(header::ETAG, weak);
     }

@@ -1,0 +1,48 @@
+//! What is made of a response while it comes.
+
+use weir_adapt::Step;
+use weir_adapt::stream::Chain;
+
+use super::adapter::Chosen;
+
+/// What a request gets of a response that is not stored as it gets it.
+pub(crate) struct Streamed {
+    /// In the order in which it is done; something.
+    chosen: Vec<Chosen>,
+}
+
+impl Streamed {
+    pub(super) fn new(chosen: Vec<Chosen>) -> Streamed {
+        Streamed { chosen }
+    }
+
+    /// Whether it is another page then, not the same one coded otherwise.
+    pub(crate) fn changes_pages(&self) -> bool {
+        self.chosen.iter().any(Chosen::changes_pages)
+    }
+
+    /// The content coding that it has then.
+    pub(crate) fn coding(&self) -> Option<&'static str> {
+        self.chosen.last()?.coding
+    }
+
+    /// What is done, for the header field that tells so.
+    pub(crate) fn detail(&self) -> String {
+        let steps = self.chosen.iter().flat_map(|one| &one.steps);
+        let words = steps.filter_map(|step| match step {
+            Step::Html(_) => Some("html;stream".to_owned()),
+            Step::Compress(compress) => {
+                Some(format!("{};q={};stream", compress.coding.token(), compress.level))
+            }
+            _ => None,
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What it goes through; `None` if that cannot be done while it comes.
+    pub(crate) fn chain(&self) -> Option<Chain> {
+        let steps: Vec<Step> = self.chosen.iter().flat_map(|one| one.steps.clone()).collect();
+        let tables: Vec<_> = self.chosen.iter().flat_map(|one| one.tables.clone()).collect();
+        Chain::new(&steps, &tables)
+    }
+}

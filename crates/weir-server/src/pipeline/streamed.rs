@@ -1,0 +1,202 @@
+//! What is adapted while it is sent: what is not stored, what is being stored, and pages that no
+//! helper has changed yet.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use weir_adapt::stream::Coder;
+use weir_http::etag::{self, ETag};
+use weir_origin::upstream::ResponseBody;
+
+use super::adapt::{OF_CONTENT, WEIR_ADAPT, not};
+use super::coded::Coded;
+use super::plugins::{declared_length, weaken};
+use super::select::{Selection, select};
+use super::whole::Whole;
+use crate::adapt::{Asked, Offers, Shape, Streamed};
+use crate::body::ReplyBody;
+use crate::live::Route;
+use crate::record::Record;
+
+/// A response before its client's conditions and ranges.
+pub(super) struct Unfitted<'a> {
+    pub(super) status: StatusCode,
+    pub(super) headers: &'a mut HeaderMap,
+    pub(super) whole: Whole,
+    /// Why it is the original, if it is sent as it is.
+    pub(super) why: Option<&'static str>,
+}
+
+/// What is sent of a response that no variant stands for: adapted while it is sent, or as it is,
+/// with a word that it may be another one next time.
+pub(super) fn fit(
+    record: &Record,
+    route: &Route,
+    request: &Parts,
+    unfitted: Unfitted<'_>,
+) -> Whole {
+    let Unfitted { status, headers, whole, why } = unfitted;
+    let Some(offers) = route.offers.as_deref() else { return whole };
+    if !matches!(request.method, Method::GET | Method::HEAD | Method::POST) {
+        // The entity tag is that of what the client has sent (RFC 9110 §9.3.4): for If-Match.
+        return whole;
+    }
+    if status == StatusCode::NOT_MODIFIED {
+        confirm(offers, request, headers);
+        return whole;
+    }
+    let len = match &whole {
+        // The content of an answer to HEAD is as long as it says.
+        Whole::Upstream(_) if record.is_head() => declared_length(headers),
+        whole => whole.len(),
+    };
+    if !offers.concern(status, headers, len) {
+        return whole;
+    }
+    let sent = headers.clone();
+    let shape = Shape::new(status, &sent, len);
+    offers.vary(&shape, headers);
+    let asked = Asked { headers: &request.headers, uri: &request.uri };
+    let fitted = choose(record, offers, &asked, &shape, &whole).and_then(|streamed| {
+        let is_sent = match select(request, status, &sent, &whole) {
+            // Of what nobody has coded yet no part is known.
+            Selection::Single(_) | Selection::Several(_) | Selection::Unsatisfiable => {
+                return Err("not-stored");
+            }
+            Selection::Whole => !record.is_head(),
+            Selection::NotModified | Selection::PreconditionFailed => false,
+        };
+        let coder = match is_sent {
+            true => Some(begin(record, &streamed)?),
+            false => None,
+        };
+        Ok((streamed, coder))
+    });
+    match fitted {
+        Err(word) => {
+            headers.insert(WEIR_ADAPT, not(why.unwrap_or(word)));
+            whole
+        }
+        Ok((streamed, coder)) => {
+            describe(&streamed, headers);
+            through(record, whole, coder)
+        }
+    }
+}
+
+/// What would be made of it.
+fn choose(
+    record: &Record,
+    offers: &Offers,
+    asked: &Asked<'_>,
+    shape: &Shape<'_>,
+    whole: &Whole,
+) -> Result<Streamed, &'static str> {
+    let streamed = offers.stream(asked, shape)?;
+    let is_there = !matches!(whole, Whole::Upstream(_) | Whole::Fill(_));
+    if is_there && !streamed.changes_pages() {
+        // It will be coded once for all, from spare time.
+        return Err("not-stored");
+    }
+    if record.passage().is_some_and(|passage| passage.reads_delivered()) {
+        // They are to see it as it is.
+        return Err("plugins");
+    }
+    match record.connection().worker.shared.adaptation.streams_are_on() {
+        true => Ok(streamed),
+        false => Err("off"),
+    }
+}
+
+/// A place among those that are adapted while they are sent.
+fn begin(record: &Record, streamed: &Streamed) -> Result<Coder, &'static str> {
+    let worker = &record.connection().worker;
+    if worker.shared.guard.load(worker.index).is_overloaded() {
+        return Err("overloaded");
+    }
+    let chain = streamed.chain().ok_or("not-stored")?;
+    worker.shared.adaptation.stream(chain).ok_or("no-place")
+}
+
+/// The body on its way through `coder`, which what is not sent has none of.
+fn through(record: &Record, whole: Whole, coder: Option<Coder>) -> Whole {
+    let Some(coder) = coder else {
+        return match whole {
+            // Its length is that of the original.
+            whole if record.is_head() && !matches!(whole, Whole::Upstream(_)) => {
+                let body = ReplyBody::new(whole.content(), None);
+                Whole::Upstream(Box::new(ResponseBody::made(body.boxed_unsync())))
+            }
+            whole => whole,
+        };
+    };
+    let shared = std::sync::Arc::clone(&record.connection().worker.shared);
+    let coded = Coded::new(ReplyBody::new(whole.content(), None), coder, shared);
+    Whole::Upstream(Box::new(ResponseBody::made(coded.boxed_unsync())))
+}
+
+/// The fields of what is adapted while it is sent. Its tag is a weak one: another time the same
+/// content may be coded otherwise (RFC 9110 §8.8.3.3).
+fn describe(streamed: &Streamed, headers: &mut HeaderMap) {
+    for name in OF_CONTENT.iter().chain([&header::ACCEPT_RANGES]) {
+        headers.remove(name);
+    }
+    if let Some(token) = streamed.coding() {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(token));
+    }
+    let detail = HeaderValue::try_from(streamed.detail());
+    headers.extend(detail.ok().map(|detail| (WEIR_ADAPT, detail)));
+    weaken(headers);
+}
+
+/// An origin has confirmed what a client has: where that has the tag of what was adapted, it is
+/// that one's.
+fn confirm(offers: &Offers, request: &Parts, headers: &mut HeaderMap) {
+    let Some(value) = headers.get(header::ETAG).cloned() else { return };
+    let Some(tag) = ETag::parse(value.as_bytes()) else { return };
+    let known = || {
+        let lines = request.headers.get_all(header::IF_NONE_MATCH).into_iter();
+        lines.flat_map(|line| etag::list(line.as_bytes()))
+    };
+    let weak = ETag { weak: true, ..tag };
+    let is_of_variant = |one: &ETag<'_>| offers.original_of(one.opaque) == Some(tag.opaque);
+    let told = match offers.streams() && !tag.weak && known().any(|one| one == weak) {
+        true => Some(weak),
+        false if known().any(|one| one == tag) => None,
+        false => known().find(is_of_variant),
+    };
+    if let Some(value) = told.and_then(|told| told.to_value()) {
+        headers.insert(header::ETAG, value);
+        offers.vary_of_streams(headers);
+    }
+}
+
+/// A request's conditions as its origin knows them. What was adapted while it was sent has a weak
+/// tag, and many origins compare letter by letter; compared as they should be, the strong one is
+/// the same (RFC 9110 §13.1.2). And a variant has its name in its tag.
+pub(super) fn ask_for_originals(route: &Route, headers: &mut HeaderMap) {
+    let Some(offers) = route.offers.as_deref() else { return };
+    let lines: Vec<HeaderValue> =
+        headers.get_all(header::IF_NONE_MATCH).into_iter().cloned().collect();
+    let tags = || lines.iter().flat_map(|line| etag::list(line.as_bytes()));
+    let mut originals: Vec<ETag<'_>> = Vec::new();
+    for tag in tags() {
+        let strong = ETag { weak: false, ..tag };
+        let streamed = (tag.weak && offers.streams()).then_some(strong);
+        let original = offers.original_of(tag.opaque).map(|opaque| ETag { opaque, ..tag });
+        for one in streamed.into_iter().chain(original) {
+            if !tags().any(|tag| tag == one) && !originals.contains(&one) {
+                originals.push(one);
+            }
+        }
+    }
+    let all = lines.iter().cloned().chain(originals.iter().filter_map(ETag::to_value));
+    let all: Vec<HeaderValue> = all.collect();
+    let all: Vec<&[u8]> = all.iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(value) = HeaderValue::from_bytes(&all.join(&b", "[..]))
+        && !originals.is_empty()
+    {
+        headers.insert(header::IF_NONE_MATCH, value);
+    }
+}
