@@ -48,6 +48,8 @@ pub struct Ads {
     table: Bytes,
     /// Of the table, for what depends on it.
     id: u64,
+    /// Of all that the lists say.
+    digest: u64,
     /// What is hidden on any page, by selectors that begin with neither class nor id.
     generic: HashSet<String>,
     /// What is not hidden on any page, whatever a rule says.
@@ -147,6 +149,9 @@ impl Ads {
             let selector = line.split_once('\t').map_or(&**line, |(_, selector)| selector);
             !unhidden.contains(selector)
         });
+        let mut hasher = DefaultHasher::new();
+        texts.hash(&mut hasher);
+        let digest = hasher.finish();
         let mut set = FilterSet::new(false);
         let options = ParseOptions { format: FilterFormat::Standard, ..ParseOptions::default() };
         for text in texts {
@@ -163,6 +168,7 @@ impl Ads {
             engine,
             verdicts: Verdicts::new(),
             id,
+            digest,
             table,
             generic,
             plain: Page::new(id, Hide::default()),
@@ -172,6 +178,11 @@ impl Ads {
         };
         ads.plain = Page::new(id, ads.hide(NOWHERE));
         ads
+    }
+
+    /// What tells these lists from others, and from themselves before they changed.
+    pub fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// What was found in the lists.

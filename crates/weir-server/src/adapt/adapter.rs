@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{HeaderValue, StatusCode, Uri};
 use weir_adapt::Step;
+use weir_http::cache_control::RequestDirectives;
 
 use super::declared::Declares;
 
@@ -56,6 +57,9 @@ pub(crate) trait Adapter: Declares + Send + Sync {
     }
 }
 
+/// How many times larger a page is than what it is coded as, about.
+const DECODED_RATIO: u64 = 4;
+
 /// A request, as far as adapters ask about it.
 pub(crate) struct Asked<'a> {
     pub(crate) uri: &'a Uri,
@@ -63,6 +67,13 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Whether the client asks for what is stored as it is (RFC 9111 §5.2.1.6). That is about how it is
+    /// coded and what pictures become of pictures; what pages are is for their route to say.
+    pub(super) fn forbids_transformation(&self) -> bool {
+        self.headers.contains_key(header::CACHE_CONTROL)
+            && RequestDirectives::of(self.headers).no_transform
+    }
+
     /// The host that is asked, in lower case and without its port.
     pub(crate) fn host(&self) -> String {
         let named = self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -78,8 +89,10 @@ pub(crate) struct Shape<'a> {
     pub(crate) status: StatusCode,
     /// As the origin has sent them.
     pub(crate) headers: &'a HeaderMap,
-    /// Bytes of its content, as far as that is known.
+    /// Bytes of its content, as far as that is known; after an adapter, about so many.
     pub(crate) len: Option<u64>,
+    /// The same as it came.
+    pub(crate) sent_len: Option<u64>,
     /// Content-Type, after the adapters before.
     pub(crate) content_type: Cow<'a, [u8]>,
     /// It has a content coding.
@@ -110,6 +123,11 @@ impl Chosen {
     }
 }
 
+/// What the result of some is called.
+pub(super) fn name(chosen: &[Chosen]) -> String {
+    chosen.iter().map(|one| &*one.name).collect::<Vec<_>>().join("-")
+}
+
 /// What stands before a name in a tag, and the dash between them.
 pub(super) fn without<'t>(tag: &'t [u8], name: &str) -> Option<&'t [u8]> {
     tag.strip_suffix(name.as_bytes())?.strip_suffix(b"-")
@@ -122,6 +140,7 @@ impl<'a> Shape<'a> {
             status,
             headers,
             len,
+            sent_len: len,
             content_type: Cow::Borrowed(content_type.unwrap_or_default()),
             is_coded: headers.contains_key(header::CONTENT_ENCODING),
         }
@@ -133,8 +152,21 @@ impl<'a> Shape<'a> {
             // Which it is nobody knows yet; those that there are, are compressed in themselves.
             self.content_type = Cow::Borrowed(b"image/avif");
         }
+        self = if chosen.changes_pages() { self.decoded() } else { Shape { len: None, ..self } };
         self.is_coded = chosen.coding.is_some();
-        self.len = None;
         self
+    }
+
+    /// The same without its content codings: how long it is then, nobody knows before it is decoded.
+    pub(super) fn decoded(mut self) -> Shape<'a> {
+        if std::mem::take(&mut self.is_coded) {
+            self.len = None;
+        }
+        self
+    }
+
+    /// Bytes of its content, as far as can be told.
+    pub(super) fn len_estimate(&self) -> u64 {
+        self.len.or(self.sent_len.map(|len| len.saturating_mul(DECODED_RATIO))).unwrap_or(0)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::header::{self, HeaderName};
 use weir_adapt::Step;
 use weir_adapt::adapters::compress as codec;
-use weir_config::{self as config, CompressFormat, Strength};
+use weir_config::{self as config, CompressFormat};
 use weir_http::negotiate::{self, Coding as Accepted};
 
 use super::adapter::{Adapter, Asked, Chosen, Shape, without};
@@ -29,10 +29,13 @@ impl Compress {
     }
 
     /// What a request's client likes best.
-    fn format(&self, asked: &Asked<'_>) -> Option<&CompressFormat> {
-        let best = negotiate::accept_encoding(asked.headers, &self.accepted)?;
-        let at = self.accepted.iter().position(|coding| *coding == best)?;
-        self.settings.formats.get(at)
+    fn format(&self, asked: &Asked<'_>) -> Result<&CompressFormat, &'static str> {
+        if asked.forbids_transformation() {
+            return Err("no-transform");
+        }
+        let best = negotiate::accept_encoding(asked.headers, &self.accepted);
+        let at = self.accepted.iter().position(|coding| Some(*coding) == best);
+        at.and_then(|at| self.settings.formats.get(at)).ok_or("not-accepted")
     }
 }
 
@@ -63,6 +66,9 @@ impl Adapter for Compress {
     }
 
     fn named<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
+        // Whatever the level was: it stands for the same content.
+        let digits = tag.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let tag = &tag[..tag.len() - digits];
         self.settings.formats.iter().find_map(|format| without(tag, format.coding.token()))
     }
 
@@ -76,17 +82,16 @@ impl Adapter for Compress {
         _shape: &Shape<'_>,
     ) -> Option<Result<Chosen, &'static str>> {
         self.settings.stream.then(|| {
-            let format = self.format(asked).ok_or("not-accepted")?;
+            let format = self.format(asked)?;
             // A client waits for it: no more effort than that is worth.
-            let (quick, _) = Strength::Quick.levels(format.coding);
+            let quick = coding(format.coding).quick_level();
             Ok(chosen(format, format.level.min(quick)))
         })
     }
 
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
-        let format = self.format(asked).ok_or("not-accepted")?;
-        // Of what another adapter makes nobody knows the size yet.
-        Ok(chosen(format, format.level_for(shape.len.unwrap_or(0))))
+        let format = self.format(asked)?;
+        Ok(chosen(format, format.level_for(shape.len_estimate())))
     }
 
     fn wait(&self) -> Duration {
@@ -97,10 +102,11 @@ impl Adapter for Compress {
 fn chosen(format: &CompressFormat, level: u32) -> Chosen {
     let token = format.coding.token();
     let mut hasher = DefaultHasher::new();
-    (token, format.level, format.level_large).hash(&mut hasher);
+    (token, level).hash(&mut hasher);
     Chosen {
         key: hasher.finish(),
-        name: token.into(),
+        // Another level makes other bytes.
+        name: format!("{token}{level}").into(),
         steps: vec![Step::Compress(codec::Compress { coding: coding(format.coding), level })],
         tables: Vec::new(),
         content_type: None,

@@ -34,6 +34,8 @@ pub(super) struct Html {
     ads: Option<Arc<Ads>>,
     /// What pages depend on but for what is different for each.
     key: u64,
+    /// With what tells these rules and lists from others: they make other pages.
+    name: String,
     wants_nonce: bool,
     wait: Duration,
     recodes: Recodes,
@@ -61,11 +63,16 @@ impl Html {
             && ads.as_ref().is_none_or(|(_, ads)| ads.stream);
         let mut hasher = DefaultHasher::new();
         ("html", &html, recodes.stored).hash(&mut hasher);
+        let key = hasher.finish();
+        let lists = ads.as_ref().map(|(ads, _)| ads.digest());
+        lists.hash(&mut hasher);
+        let word = if ads.is_some() { "html-ads" } else { "html" };
         Html {
+            name: format!("{word}{:08x}", hasher.finish() as u32),
             wants_nonce: html.wants_nonce() || ads.is_some(),
             html: html.into(),
             ads: ads.map(|(ads, _)| ads),
-            key: hasher.finish(),
+            key,
             wait,
             recodes,
             streams,
@@ -77,7 +84,8 @@ impl Html {
         let charset = charset(&shape.content_type);
         let page = self.ads.as_ref().map(|ads| (ads, ads.page(&asked.host())));
         let mut hasher = DefaultHasher::new();
-        (self.key, nonce, charset).hash(&mut hasher);
+        // Not what is the page's own, its nonce and its charset: of a page there is one variant.
+        self.key.hash(&mut hasher);
         page.as_ref().map(|(_, page)| page.id).hash(&mut hasher);
         let table = page.as_ref().filter(|(_, page)| page.hide.table.is_some());
         let tables = table.map(|(ads, _)| ads.table()).into_iter().collect();
@@ -87,12 +95,8 @@ impl Html {
             nonce: nonce.map(str::to_owned),
             charset: charset.map(str::to_owned),
         };
-        let chosen = changed(rewriting, shape, self.name(), hasher.finish(), recodes);
+        let chosen = changed(rewriting, shape, self.name.clone(), hasher.finish(), recodes);
         Chosen { tables, ..chosen }
-    }
-
-    fn name(&self) -> &'static str {
-        if self.ads.is_some() { "html-ads" } else { "html" }
     }
 }
 
@@ -100,7 +104,7 @@ impl Declares for Html {
     fn declaration(&self) -> Option<Declaration> {
         let rewriting = Rewriting { html: self.html.clone(), ..Rewriting::default() };
         Some(Declaration {
-            name: self.name().into(),
+            name: if self.ads.is_some() { "html-ads" } else { "html" }.into(),
             stage: Stage::Variant,
             takes: vec!["text/html".to_owned()],
             // Lists hide what they hide on a host.
@@ -125,7 +129,7 @@ impl Adapter for Html {
     }
 
     fn named<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
-        without(tag, self.name())
+        without(tag, &self.name)
     }
 
     fn decodes(&self) -> bool {
@@ -156,7 +160,7 @@ impl Adapter for Html {
 fn changed(
     rewriting: Rewriting,
     shape: &Shape<'_>,
-    name: &'static str,
+    name: String,
     key: u64,
     recodes: Option<Recoding>,
 ) -> Chosen {

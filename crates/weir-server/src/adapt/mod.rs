@@ -30,7 +30,7 @@ pub(crate) use effort::is_draft;
 pub use html::rewriting as html_rewriting;
 pub use image::step as image_step;
 pub(crate) use image::{ImageQuery, Misasked, Pictures};
-pub(crate) use offers::{Offers, Plan, Variant};
+pub(crate) use offers::{Offers, Plan, Variant, tag_of};
 pub(crate) use streamed::Streamed;
 
 /// Reads the files of a configuration's adaptations, for nothing but their errors.

@@ -15,7 +15,7 @@ use weir_config as config;
 use weir_http::cache_control::ResponseDirectives;
 use weir_http::vary::{self, Vary};
 
-use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::adapter::{self, Adapter, Asked, Chosen, Shape};
 use super::compress::Compress;
 use super::declared::Declaration;
 use super::effort::Effort;
@@ -196,7 +196,7 @@ impl Offers {
             if adapter.takes(&shape) {
                 names.extend(adapter.looks_at());
                 if adapter.decodes() {
-                    (shape.is_coded, shape.len) = (false, None);
+                    shape = shape.decoded();
                 }
             }
         }
@@ -233,8 +233,7 @@ impl Variant {
 
     /// What it is called.
     pub(crate) fn name(&self) -> String {
-        let names: Vec<&str> = self.chosen.iter().map(|one| &*one.name).collect();
-        names.join("-")
+        adapter::name(&self.chosen)
     }
 
     /// What is to be done to the original.
@@ -264,11 +263,9 @@ impl Variant {
         if let Some(content_type) = types.last() {
             headers.insert(header::CONTENT_TYPE, content_type);
         }
-        if let Some(tag) = original.headers().get(header::ETAG)
-            && let Some(tag) = tag_of(tag, &(self.name() + effort.tag()))
-        {
-            headers.insert(header::ETAG, tag);
-        }
+        let tag = original.headers().get(header::ETAG);
+        let tag = tag.and_then(|tag| tag_of(tag, &(self.name() + effort.tag())));
+        headers.extend(tag.map(|tag| (header::ETAG, tag)));
         if let Ok(detail) = HeaderValue::try_from(made.detail.clone() + effort.mark()) {
             headers.insert(WEIR_ADAPT, detail);
         }
@@ -294,7 +291,7 @@ fn written(name: &HeaderName) -> HeaderValue {
 }
 
 /// A variant has an entity tag of its own (RFC 9110 §8.8.3.3).
-fn tag_of(tag: &HeaderValue, name: &str) -> Option<HeaderValue> {
+pub(crate) fn tag_of(tag: &HeaderValue, name: &str) -> Option<HeaderValue> {
     let inner = tag.as_bytes().strip_suffix(b"\"")?;
     HeaderValue::from_bytes(&[inner, b"-", name.as_bytes(), b"\""].concat()).ok()
 }
@@ -329,17 +326,31 @@ mod tests {
         let settings = config::RouteAdapt { html, compress, ..Default::default() };
         let offers = Offers::new(&settings, None, &config::ImageLimits::default());
         let offers = offers.unwrap().unwrap();
+        let page = |offers: &Offers| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
+            let asked = HeaderMap::new();
+            let asked = Asked { uri: &http::Uri::from_static("/"), headers: &asked };
+            match offers.plan(&asked, Shape::new(StatusCode::OK, &headers, Some(9000))) {
+                Plan::Variant(variant) => variant.name(),
+                _ => panic!("a page is changed"),
+            }
+        };
+        let html = &*format!("v1-{}", page(&offers));
         for (tag, expected) in [
             ("v1-gzip", Some("v1")),
-            ("v1-html", Some("v1")),
-            ("v1-html-br", Some("v1")),
-            ("v1-br-draft", Some("v1")),
+            ("v1-gzip9", Some("v1")),
+            (html, Some("v1")),
+            (&format!("{html}-br11"), Some("v1")),
+            ("v1-br11-draft", Some("v1")),
             ("v1-draft", None),
-            ("v1-br-html", Some("v1-br")),
+            (&html.replace("v1-", "v1-br11-"), Some("v1-br11")),
             ("-br", Some("")),
             ("v1", None),
             ("gzip", None),
+            ("v1-html", None),
             ("v1-html-ads", None),
+            ("v1-html00000000", None),
         ] {
             let original = offers.original_of(tag.as_bytes());
             assert_eq!(original, expected.map(str::as_bytes), "{tag}");

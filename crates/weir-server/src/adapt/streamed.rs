@@ -3,7 +3,7 @@
 use weir_adapt::Step;
 use weir_adapt::stream::Chain;
 
-use super::adapter::Chosen;
+use super::adapter::{Chosen, name};
 
 /// What a request gets of a response that is not stored as it gets it.
 pub(crate) struct Streamed {
@@ -19,6 +19,11 @@ impl Streamed {
     /// Whether it is another page then, not the same one coded otherwise.
     pub(crate) fn changes_pages(&self) -> bool {
         self.chosen.iter().any(Chosen::changes_pages)
+    }
+
+    /// What it is called then.
+    pub(crate) fn name(&self) -> String {
+        name(&self.chosen)
     }
 
     /// The content coding that it has then.

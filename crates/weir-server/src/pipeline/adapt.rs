@@ -35,7 +35,8 @@ enum Fit {
     Awaited(Variant),
     /// Likewise: it is another page, which is not there in time.
     Late(&'static str),
-    Variant(Arc<Object>),
+    /// A variant, and whether it is another page.
+    Variant(Arc<Object>, bool),
 }
 
 impl Fitted {
@@ -46,7 +47,7 @@ impl Fitted {
     /// What is sent.
     pub(super) fn body(&self) -> &Arc<Object> {
         match &self.fit {
-            Fit::Variant(variant) => variant,
+            Fit::Variant(variant, _) => variant,
             _ => &self.original,
         }
     }
@@ -66,7 +67,7 @@ impl Fitted {
 
     /// Whether what is sent is not the original.
     pub(super) fn is_variant(&self) -> bool {
-        matches!(self.fit, Fit::Variant(_))
+        matches!(self.fit, Fit::Variant(..))
     }
 
     /// What a variant changes of the original's fields; `None` if they are sent as they are.
@@ -75,10 +76,14 @@ impl Fitted {
             Fit::AsItIs => return None,
             Fit::Original(why) | Fit::Late(why) => self.original_but(why),
             Fit::Awaited(_) => self.original_but("pending"),
-            Fit::Variant(variant) => {
+            Fit::Variant(variant, is_another) => {
                 let mut headers = self.original.headers().clone();
                 for name in OF_CONTENT {
                     headers.remove(name);
+                }
+                if *is_another {
+                    // It changes with its rules, too.
+                    headers.remove(header::LAST_MODIFIED);
                 }
                 for (name, value) in variant.headers() {
                     headers.insert(name, value.clone());
@@ -104,10 +109,11 @@ fn shape(object: &Object) -> Shape<'_> {
 }
 
 /// Fields that hold for the very bytes of an original.
-pub(super) const OF_CONTENT: [HeaderName; 5] = [
+pub(super) const OF_CONTENT: [HeaderName; 6] = [
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
     HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
 ];
@@ -172,7 +178,7 @@ fn of(
             let wanted = Wanted { original, variant, key };
             shared.adaptation.complete(&shared.cache, wanted, &found);
         }
-        return Fit::Variant(found);
+        return Fit::Variant(found, variant.changes_pages());
     }
     if !look_up::admit(connection, route, part, now_ms) {
         return instead(variant, "too-many-variants");

@@ -14,7 +14,7 @@ use super::coded::Coded;
 use super::plugins::{declared_length, weaken};
 use super::select::{Selection, select};
 use super::whole::Whole;
-use crate::adapt::{Asked, Offers, Shape, Streamed};
+use crate::adapt::{Asked, Offers, Shape, Streamed, tag_of};
 use crate::body::ReplyBody;
 use crate::live::Route;
 use crate::record::Record;
@@ -59,7 +59,9 @@ pub(super) fn fit(
     offers.vary(&shape, headers);
     let asked = Asked { headers: &request.headers, uri: &request.uri };
     let fitted = choose(record, offers, &asked, &shape, &whole).and_then(|streamed| {
-        let is_sent = match select(request, status, &sent, &whole) {
+        let mut described = sent.clone();
+        describe(&streamed, &mut described);
+        let is_sent = match select(request, status, &described, &whole) {
             // Of what nobody has coded yet no part is known.
             Selection::Single(_) | Selection::Several(_) | Selection::Unsatisfiable => {
                 return Err("not-stored");
@@ -137,7 +139,8 @@ fn through(record: &Record, whole: Whole, coder: Option<Coder>) -> Whole {
 }
 
 /// The fields of what is adapted while it is sent. Its tag is a weak one: another time the same
-/// content may be coded otherwise (RFC 9110 §8.8.3.3).
+/// content may be coded otherwise (RFC 9110 §8.8.3.3). Of another page it is another tag, which
+/// changes with the rules.
 fn describe(streamed: &Streamed, headers: &mut HeaderMap) {
     for name in OF_CONTENT.iter().chain([&header::ACCEPT_RANGES]) {
         headers.remove(name);
@@ -147,6 +150,12 @@ fn describe(streamed: &Streamed, headers: &mut HeaderMap) {
     }
     let detail = HeaderValue::try_from(streamed.detail());
     headers.extend(detail.ok().map(|detail| (WEIR_ADAPT, detail)));
+    if streamed.changes_pages() {
+        headers.remove(header::LAST_MODIFIED);
+        let tag = headers.remove(header::ETAG);
+        let tag = tag.and_then(|tag| tag_of(&tag, &streamed.name()));
+        headers.extend(tag.map(|tag| (header::ETAG, tag)));
+    }
     weaken(headers);
 }
 
@@ -182,10 +191,11 @@ pub(super) fn ask_for_originals(route: &Route, headers: &mut HeaderMap) {
     let tags = || lines.iter().flat_map(|line| etag::list(line.as_bytes()));
     let mut originals: Vec<ETag<'_>> = Vec::new();
     for tag in tags() {
-        let strong = ETag { weak: false, ..tag };
-        let streamed = (tag.weak && offers.streams()).then_some(strong);
         let original = offers.original_of(tag.opaque).map(|opaque| ETag { opaque, ..tag });
-        for one in streamed.into_iter().chain(original) {
+        let is_streamed = |tag: &ETag<'_>| tag.weak && offers.streams();
+        let strong = [Some(tag), original].into_iter().flatten().filter(is_streamed);
+        let strong = strong.map(|tag| ETag { weak: false, ..tag });
+        for one in strong.chain(original) {
             if !tags().any(|tag| tag == one) && !originals.contains(&one) {
                 originals.push(one);
             }

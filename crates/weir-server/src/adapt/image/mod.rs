@@ -136,6 +136,9 @@ impl Adapter for Image {
     }
 
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
+        if asked.forbids_transformation() {
+            return Err("no-transform");
+        }
         let mut wish = self.wish(asked.headers);
         if let Some(parameters) = self.query.as_ref().and_then(|query| query.asked(asked.uri)) {
             wish = parameters.change(wish);
