@@ -193,6 +193,9 @@ fn precompressed_siblings_are_chosen_by_accept_encoding() {
             ("a.txt.gz", b"GZIP!"),
             ("b.txt", b"identity"),
             ("b.txt.gz", b"GZIP!"),
+            ("wide.txt", b"identity"),
+            // A Zstandard frame whose window of 128 MiB browsers refuse.
+            ("wide.txt.zst", b"\x28\xb5\x2f\xfd\x04\x88"),
             ("lone.txt", b"lone"),
         ],
     );
@@ -225,6 +228,7 @@ fn precompressed_siblings_are_chosen_by_accept_encoding() {
     check("/a.txt", Some(""), None, b"identity");
     check("/b.txt", Some("br, gzip"), Some("gzip"), b"GZIP!");
     check("/b.txt", Some("br"), None, b"identity");
+    check("/wide.txt", Some("zstd"), None, b"identity");
 
     let lone = site.ask("GET", "/lone.txt", &[("Accept-Encoding", "br")]);
     assert_eq!((lone.header("content-encoding"), &lone.body[..]), (None, &b"lone"[..]));

@@ -18,6 +18,7 @@ mod stamp;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::time::Duration;
 

@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -23,7 +25,7 @@ use super::facts::{Facts, Kind, since_epoch_ns};
 use super::listing::Directory;
 use super::open_file::OpenFile;
 use super::path::RelativePath;
-use super::{FilesError, RESOLVE_INTERVAL};
+use super::{FilesError, RESOLVE_INTERVAL, window};
 
 /// A directory whose files are served. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ struct Inner {
     precompressed: bool,
     method: Method,
     directory: Mutex<Opened>,
+    told_of_window: AtomicBool,
 }
 
 /// The outcome of the latest opening of the root. A failure is not kept: the next request tries.
@@ -99,6 +102,7 @@ impl FileRoot {
                     directory: Some(Arc::new(directory)),
                     at_ns: since_epoch_ns(SystemTime::now()),
                 }),
+                told_of_window: AtomicBool::new(false),
             }),
         }
     }
@@ -177,11 +181,26 @@ impl FileRoot {
             if let Ok((file, facts)) =
                 self.open_regular(directory, &path.with_suffix(coding.suffix()))
             {
+                if coding == Coding::Zstd && window::is_too_wide(&file) {
+                    self.tell_of_window(&path);
+                    continue;
+                }
                 return Ok(found(file, facts, Some(coding)));
             }
         }
         let (file, facts) = self.open_regular(directory, &path)?;
         Ok(found(file, facts, None))
+    }
+
+    /// Says once that there are siblings which clients could not decode.
+    fn tell_of_window(&self, path: &RelativePath) {
+        if !self.inner.told_of_window.swap(true, Relaxed) {
+            let file = self.inner.path.join(OsStr::from_bytes(path.as_bytes()));
+            tracing::warn!(
+                file = %file.display(),
+                "its .zst sibling has a window above 8 MiB: browsers refuse such, and it is not sent"
+            );
+        }
     }
 
     /// The codings in which `path` is stored beside itself.

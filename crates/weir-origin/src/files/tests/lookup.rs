@@ -248,6 +248,27 @@ fn the_sibling_the_client_likes_best_is_chosen() {
     assert_eq!((file.coding, file.vary_on_encoding), (None, false));
 }
 
+/// Browsers refuse windows above 8 MiB: who takes another coding gets that, or else the original.
+#[test]
+fn a_sibling_with_a_window_that_browsers_refuse_is_passed_over() {
+    let site = Site::new();
+    site.write("wide.css", "text");
+    // As `zstd --ultra -22` begins: a window of 128 MiB. And the largest that is allowed.
+    site.write("wide.css.zst", b"\x28\xb5\x2f\xfd\x04\x88rest");
+    site.write("wide.css.gz", "gzip");
+    site.write("right.css", "text");
+    site.write("right.css.zst", b"\x28\xb5\x2f\xfd\x04\x68rest");
+    let root = site.root();
+    for (path, accepted, expect) in [
+        ("wide.css", &[Zstd, Gzip][..], Some(Gzip)),
+        ("wide.css", &[Zstd], None),
+        ("right.css", &[Zstd], Some(Zstd)),
+    ] {
+        let file = open_as(&root, path, accepted);
+        assert_eq!((file.coding, file.vary_on_encoding), (expect, true), "{path} {accepted:?}");
+    }
+}
+
 #[test]
 fn a_sibling_older_than_its_original_is_passed_over() {
     let site = Site::new();
