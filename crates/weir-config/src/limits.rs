@@ -60,7 +60,7 @@ pub const RULE_TEXT_MAX: usize = 4_096;
 pub const ICAP_MAX: usize = 100;
 /// Lines of an `html` block about elements and hosts. Each is looked for at every element.
 pub const HTML_RULES_MAX: usize = 200;
-/// Bytes of all texts of an `html` block: they go to a helper with each job.
+/// Bytes of all selectors, names and texts of an `html` block: they go to a helper with each job.
 pub const HTML_TEXTS_MAX: usize = 48 << 10;
 /// Bytes of a CSS selector.
 pub const SELECTOR_MAX: usize = 1_024;

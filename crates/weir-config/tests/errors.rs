@@ -185,6 +185,11 @@ fn limits_hold() {
     let lines: String = (0..=limits::ALLOWED_MAX).map(line).collect();
     let plugin = format!("plugin \"a\" {{ source \"a\"; allow {{\n{lines}}}; }}");
     assert!(shown(&plugin).contains("more than 1000 names"));
+    let long = "a".repeat(limits::SELECTOR_MAX);
+    let rules = format!("remove \"{long}\"; ").repeat(limits::HTML_TEXTS_MAX / long.len() + 1);
+    let route = format!("route \"/*\" {{ files \"a\"; html {{ {rules} }}; }}");
+    let site = format!("site \"a\" {{ listen \":80\"; {route}; }}");
+    assert!(shown(&site).contains("its selectors, names and texts come to 50176 bytes, of 49152"));
 }
 
 /// Each of these overflows the stack of `kdl` alone.

@@ -76,6 +76,11 @@ fn work(shared: &Shared, helper: &mut Option<Helper>, job: &Job) -> Outcome {
                 *helper = Some(at_work);
                 return outcome(report, file, took, job, &shared.arena);
             }
+            // It was not even sent, being too long, and the helper knows nothing of it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                *helper = Some(at_work);
+                return Outcome::Failed(error.to_string());
+            }
             Err(error) => {
                 shared.counters.died.fetch_add(1, Relaxed);
                 last = death(&error, took);

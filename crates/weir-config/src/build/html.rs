@@ -44,10 +44,13 @@ impl Build<'_, '_> {
         if html.rules.len() + html.hosts.len() > HTML_RULES_MAX {
             self.source.error(span, format!("more than {HTML_RULES_MAX} lines"));
         }
-        let texts: usize =
-            html.rules.iter().map(|rule| rule.action.text().map_or(0, str::len)).sum();
+        let rules = html.rules.iter().map(rule_bytes);
+        let hosts = html.hosts.iter().map(|host| host.from.len() + host.to.len());
+        let texts: usize = rules.chain(hosts).sum();
         if texts > HTML_TEXTS_MAX {
-            let message = format!("its texts come to {texts} bytes, of {HTML_TEXTS_MAX} at most");
+            let message = format!(
+                "its selectors, names and texts come to {texts} bytes, of {HTML_TEXTS_MAX} at most"
+            );
             self.source.error(span, message);
         }
         if lines.iter().next().is_none() && lines.is_known() {
@@ -111,6 +114,16 @@ impl Build<'_, '_> {
         let wait = line.value("wait")?;
         Some(Ads { lists: paths.collect(), block, hide, wait, stream })
     }
+}
+
+/// Bytes of a rule that a helper is told.
+fn rule_bytes(rule: &HtmlRule) -> usize {
+    let action = match &rule.action {
+        HtmlAction::Set(name, value) => name.len() + value.len(),
+        HtmlAction::Unset(name) => name.len(),
+        action => action.text().map_or(0, str::len),
+    };
+    rule.selector.len() + action
 }
 
 fn html_rule(line: &Line) -> Option<HtmlRule> {
