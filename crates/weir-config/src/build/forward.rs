@@ -133,7 +133,11 @@ impl Build<'_, '_> {
     }
 
     fn check_closed(&mut self, site: &Line, forward: &Line) {
-        let Some(listen) = site.lines.all("listen").find(|listen| is_open(listen)) else { return };
+        let Some(listen) =
+            site.lines.all("listen").find(|listen| is_open(listen) || is_passed_on(listen))
+        else {
+            return;
+        };
         let number = self.source.line_of(listen.span.start);
         let message =
             format!("anybody who reaches the listener on line {number} could use this proxy");
@@ -151,6 +155,11 @@ impl Build<'_, '_> {
         let expected = ["`tls=\"auto\"` of the listener", "cleartext=#true"];
         self.source.error(users.span, message).expect(expected);
     }
+}
+
+/// Whether somebody else takes the connections and hands them on: then from wherever.
+fn is_passed_on(listen: &Line) -> bool {
+    listen.value::<bool>("proxy-protocol") == Some(true)
 }
 
 /// Whether a listener may be reached from another machine.

@@ -67,8 +67,8 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Whether the client asks for what is stored as it is (RFC 9111 §5.2.1.6). That is about how it
-    /// is coded and what becomes of pictures; what pages are is for their route to say.
+    /// Whether the client asks for what is stored as it is (RFC 9111 §5.2.1.6). That is about how
+    /// it is coded and what becomes of pictures; what pages are is for their route to say.
     pub(super) fn forbids_transformation(&self) -> bool {
         self.headers.contains_key(header::CACHE_CONTROL)
             && RequestDirectives::of(self.headers).no_transform
