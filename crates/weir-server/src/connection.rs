@@ -402,9 +402,18 @@ impl Future for Reply {
 }
 
 /// Counts an open connection for as long as it lives.
-struct OpenGuard(Arc<Worker>);
+pub(crate) struct OpenGuard(Arc<Worker>);
+
+impl Connection {
+    /// Counts it for longer than HTTP is spoken on it: a tunnel is a connection, too.
+    pub(crate) fn stays_open(&self) -> OpenGuard {
+        self.worker.shared.connections.open.fetch_add(1, Relaxed);
+        OpenGuard::new(&self.worker)
+    }
+}
 
 impl OpenGuard {
+    /// Of one that is counted already.
     fn new(worker: &Arc<Worker>) -> OpenGuard {
         OpenGuard(Arc::clone(worker))
     }

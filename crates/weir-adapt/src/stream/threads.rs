@@ -1,6 +1,7 @@
 //! The threads that streams are worked on by.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -251,13 +252,15 @@ impl Shared {
                 // The client is gone.
                 continue;
             }
-            let made = match work {
-                Work::Piece(piece) => chain.code(piece),
-                Work::GoOn => chain.go_on(),
-                Work::Flush => chain.flush(),
-                Work::Finish => chain.finish(),
-            };
-            let _ = done.send(made.map(|made| (chain, made)));
+            let _ = done.send(guarded(|| {
+                let made = match work {
+                    Work::Piece(piece) => chain.code(piece),
+                    Work::GoOn => chain.go_on(),
+                    Work::Flush => chain.flush(),
+                    Work::Finish => chain.finish(),
+                };
+                made.map(|made| (chain, made))
+            }));
         }
     }
 
@@ -275,6 +278,12 @@ impl Shared {
     }
 }
 
+/// A stream that panics has its own response to answer for, and not its thread.
+fn guarded<T>(work: impl FnOnce() -> Result<T, AdaptError>) -> Result<T, AdaptError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(AdaptError::Codec { what: "stream", cause: "a panic".to_owned() }))
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
@@ -287,6 +296,13 @@ mod tests {
     fn gzip() -> Chain {
         let step = Step::Compress(Compress { coding: Coding::Gzip, level: 4 });
         Chain::new(&[step], &[]).unwrap()
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        let error = guarded::<()>(|| panic!("on purpose")).unwrap_err();
+        assert_eq!(error.to_string(), "stream: a panic");
+        assert_eq!(guarded(|| Ok(1)).unwrap(), 1);
     }
 
     #[tokio::test]

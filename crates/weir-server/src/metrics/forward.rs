@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use weir_origin::egress::Denied;
 
-use super::Registry;
 use super::render::Page;
+use super::{Registry, RouteMetrics};
 use crate::connection::Connection;
+use crate::live::Route;
 use crate::pipeline::TunnelEnd;
 use crate::shared::Shared;
 
@@ -64,21 +65,27 @@ impl Refused {
     }
 }
 
-/// A tunnel's place among those that are open.
-pub(crate) struct Tunnel(Arc<Registry>);
+/// A tunnel's place among those of its route that are open.
+pub(crate) struct Tunnel {
+    registry: Arc<Registry>,
+    of_route: Arc<RouteMetrics>,
+}
 
 impl Tunnel {
-    /// Takes a place; `None` if `limit` are taken.
-    pub(crate) fn begin(connection: &Connection, limit: usize) -> Option<Tunnel> {
-        let registry = &connection.worker.shared.metrics;
-        let open = &registry.forward.open;
-        open.fetch_update(Relaxed, Relaxed, |open| (open < limit).then_some(open + 1)).ok()?;
-        Some(Tunnel(Arc::clone(registry)))
+    /// Takes a place; `None` if as many are taken as the proxy allows.
+    pub(crate) fn begin(connection: &Connection, route: &Route) -> Option<Tunnel> {
+        let limit = route.source.forward_proxy()?.settings.connect.open;
+        let of_route = &route.metrics;
+        let place = |open| (open < limit).then_some(open + 1);
+        of_route.tunnels.fetch_update(Relaxed, Relaxed, place).ok()?;
+        let registry = Arc::clone(&connection.worker.shared.metrics);
+        registry.forward.open.fetch_add(1, Relaxed);
+        Some(Tunnel { registry, of_route: Arc::clone(of_route) })
     }
 
     /// It has passed these bytes, and ended.
     pub(crate) fn end(self, end: TunnelEnd, from_client: u64, to_client: u64) {
-        let counts = &self.0.forward;
+        let counts = &self.registry.forward;
         counts.ended[end as usize].fetch_add(1, Relaxed);
         counts.from_client.fetch_add(from_client, Relaxed);
         counts.to_client.fetch_add(to_client, Relaxed);
@@ -87,7 +94,8 @@ impl Tunnel {
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        self.0.forward.open.fetch_sub(1, Relaxed);
+        self.of_route.tunnels.fetch_sub(1, Relaxed);
+        self.registry.forward.open.fetch_sub(1, Relaxed);
     }
 }
 

@@ -13,7 +13,7 @@ mod registry;
 pub(crate) mod render;
 mod status;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 pub(crate) use forward::{ForwardCounts, Refused, Tunnel};
@@ -70,6 +70,8 @@ impl CacheResult {
 pub(crate) struct RouteMetrics {
     pub(crate) site: String,
     pub(crate) route: String,
+    /// Tunnels that are open by a forward route.
+    tunnels: AtomicUsize,
     shards: Box<[Shard]>,
 }
 
@@ -95,6 +97,7 @@ impl RouteMetrics {
         RouteMetrics {
             site: site.to_owned(),
             route: route.to_owned(),
+            tunnels: AtomicUsize::new(0),
             shards: (0..workers.max(1)).map(|_| shard()).collect(),
         }
     }

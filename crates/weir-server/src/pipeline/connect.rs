@@ -92,17 +92,12 @@ fn admitted(
 ) -> Reply {
     let (Way { route, to }, connection) = (&way, record.connection());
     let judged = forward_mode::judge_tunnel(connection, route, to, &head, word);
-    let tunnel = judged.and_then(|()| {
-        Tunnel::begin(connection, limit(route)).ok_or(Refusal::Barred(Barred::Full))
-    });
+    let tunnel =
+        judged.and_then(|()| Tunnel::begin(connection, route).ok_or(Refusal::Barred(Barred::Full)));
     match tunnel {
         Err(refusal) => refused(refusal, record, &head, body),
         Ok(tunnel) => Reply::Later(Box::pin(open(way, head, record, tunnel))),
     }
-}
-
-fn limit(route: &Route) -> usize {
-    route.source.forward_proxy().map_or(0, |proxy| proxy.settings.connect.open)
 }
 
 /// Connects, says so, and joins the two connections.
@@ -174,6 +169,7 @@ async fn inspect(
     tunnel: Tunnel,
 ) {
     let outer = Arc::clone(record.connection());
+    let _open = outer.stays_open();
     // Whatever is served next on this socket has to be polled by itself.
     outer.socket.forbid_deferral();
     outer.socket.set_encrypted();
@@ -214,8 +210,7 @@ async fn join(
     mut record: Record,
     tunnel: Tunnel,
 ) {
-    // A graceful stop waits for tunnels as for any request.
-    let drain = record.connection().worker.drain.subscribe();
+    let open = record.connection().stays_open();
     if is_alone {
         record.connection().socket.set_tunnel();
     }
@@ -223,5 +218,5 @@ async fn join(
     tunnel.end(end, passed.from_client, passed.to_client);
     record.body_bytes = passed.to_client;
     record.complete = end == relay::End::Whole;
-    drop((record, drain));
+    drop((record, open));
 }

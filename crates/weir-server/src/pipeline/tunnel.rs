@@ -31,7 +31,7 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
     let fields = forward::upgrade_fields(response.headers());
     forward::incoming(&mut response);
     let socket = Arc::clone(&ask.connection().socket);
-    let drain = ask.connection().worker.drain.subscribe();
+    let open = ask.connection().stays_open();
 
     let mut switched = Response::new(());
     *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -53,8 +53,7 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
         let mut client = TokioIo::new(client);
         let copying =
             copy_bidirectional_with_sizes(&mut client, &mut origin, BUFFER_BYTES, BUFFER_BYTES);
-        // An end on one side is passed on; it is over with both. A graceful stop waits for tunnels
-        // as for any request.
+        // An end on one side is passed on; it is over with both.
         match copying.await {
             Ok((sent, received)) => {
                 record.body_bytes = received;
@@ -63,7 +62,7 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
             }
             Err(cause) => tracing::debug!(%cause, "tunnel broken"),
         }
-        drop((record, in_flight, drain));
+        drop((record, in_flight, open));
     });
     switched.map(|()| ReplyBody::new(Content::Empty, None))
 }

@@ -65,6 +65,8 @@ fn bytes_pass_as_they_are_and_are_counted() {
     client.send(b"GET / HTTP/1.1\r\n\r\n\x00\xff").unwrap();
     assert_eq!(client.take(20).unwrap(), b"GET / HTTP/1.1\r\n\r\n\x00\xff");
     assert_eq!(metric(admin, "weir_forward_tunnels"), 1);
+    // It counts among the connections, too; the admin API's do not.
+    assert_eq!(metric(admin, "weir_connections_open"), 1);
     let sent: Vec<u8> = (0..4_u32 << 20).map(|n| (n % 251) as u8).collect();
     let (mut writer, much) = (client.stream().try_clone().unwrap(), sent.clone());
     let writing = std::thread::spawn(move || writer.write_all(&much));
@@ -76,6 +78,7 @@ fn bytes_pass_as_they_are_and_are_counted() {
     assert!(client.is_closed());
     let closed = wait_for(PATIENCE, || (metric(admin, "weir_forward_tunnels") == 0).then_some(()));
     assert!(closed.is_some());
+    assert_eq!(metric(admin, "weir_connections_open"), 0);
     assert_eq!(metric(admin, "weir_forward_tunnels_total{end=\"whole\"}"), 1);
     let bytes = |direction| {
         metric(admin, &format!("weir_forward_tunnel_bytes_total{{direction=\"{direction}\"}}"))
