@@ -1,5 +1,5 @@
 //! What server and helper say to each other: one message a packet over a pair of sockets
-//! (SOCK_SEQPACKET), with descriptors beside it.
+//! (SOCK_SEQPACKET), with a small result behind it and descriptors beside it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,6 +18,10 @@ use crate::job::{Limits, Piece, Recipe};
 /// The longest message. A packet has to fit the socket's buffer, 208 KiB unless told otherwise.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 128 << 10;
 
+/// The longest result that comes behind its report. It is copied by then; beyond that a file that
+/// nobody copies is cheaper, which takes a dozen system calls, a descriptor and a mapping.
+pub(crate) const BESIDE_BYTES_MAX: usize = 64 << 10;
+
 /// Descriptors beside a message, at most.
 const FDS_MAX: usize = 1;
 
@@ -26,7 +30,7 @@ const FDS_MAX: usize = 1;
 pub(crate) enum Order {
     /// With the arena's reading end, once, before the first job.
     Begin,
-    /// With an empty memfd for the result.
+    /// With an empty memfd for the result, if the last one has been used or there was none.
     Work { input: Vec<Piece>, tables: Vec<Piece>, recipe: Recipe, limits: Limits },
 }
 
@@ -36,12 +40,24 @@ pub(crate) enum Report {
     /// It has given up all it may not have, and waits for work; the words say what could not be
     /// given up, as the kernel does not know it.
     Ready { lacks: Vec<String> },
-    /// The memfd has the result, and is sealed.
-    Made { len: u64, detail: String },
+    /// The result is behind this, or in the memfd, which is sealed then.
+    Made { place: Place, detail: String },
     /// The original is as good.
     Original { why: Why },
     /// It could not be done.
     Failed { what: String },
+}
+
+/// Where a result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Place {
+    /// Behind the report: the rest of the packet.
+    Behind,
+    /// In the memfd.
+    File {
+        /// Bytes.
+        len: u64,
+    },
 }
 
 /// Why the original is as good.
@@ -69,18 +85,28 @@ impl Why {
     }
 }
 
-/// Sends a message.
+/// A message that has come.
+pub(crate) struct Heard<'a, T> {
+    pub(crate) message: T,
+    /// What is behind it in its packet.
+    pub(crate) rest: &'a [u8],
+    pub(crate) fd: Option<OwnedFd>,
+}
+
+/// Sends a message with `rest` behind it.
 ///
 /// # Errors
 /// What the system says; `InvalidInput` if it is too long.
 pub(crate) fn send(
     socket: impl AsFd,
     message: &impl Serialize,
+    rest: &[u8],
     fd: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
     let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
-    if bytes.len() > MESSAGE_BYTES_MAX {
-        let what = format!("a message of {} bytes, of {MESSAGE_BYTES_MAX} at most", bytes.len());
+    let len = bytes.len() + rest.len();
+    if len > MESSAGE_BYTES_MAX {
+        let what = format!("a message of {len} bytes, of {MESSAGE_BYTES_MAX} at most");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
@@ -89,7 +115,7 @@ pub(crate) fn send(
     if let Some(fds) = &fds {
         ancillary.push(SendAncillaryMessage::ScmRights(fds));
     }
-    let slices = [IoSlice::new(&bytes)];
+    let slices = [IoSlice::new(&bytes), IoSlice::new(rest)];
     rustix::io::retry_on_intr(|| {
         rustix::net::sendmsg(&socket, &slices, &mut ancillary, SendFlags::NOSIGNAL)
     })?;
@@ -103,7 +129,7 @@ pub(crate) fn send(
 pub(crate) fn receive<T: DeserializeOwned>(
     socket: impl AsFd,
     buffer: &mut [u8],
-) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+) -> io::Result<Option<Heard<'_, T>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
@@ -121,15 +147,16 @@ pub(crate) fn receive<T: DeserializeOwned>(
     if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(invalid(format!("a message longer than {} bytes", buffer.len())));
     }
-    Ok(Some((parse(&buffer[..received.bytes])?, fd)))
+    let (message, rest) = parse(&buffer[..received.bytes])?;
+    Ok(Some(Heard { message, rest, fd }))
 }
 
-/// What a packet says.
+/// What a packet says, and what is behind it.
 ///
 /// # Errors
 /// `InvalidData` for what is no message.
-pub(crate) fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<T> {
-    postcard::from_bytes(packet).map_err(|error| {
+pub(crate) fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<(T, &[u8])> {
+    postcard::take_from_bytes(packet).map_err(|error| {
         io::Error::new(io::ErrorKind::InvalidData, format!("not a message: {error}"))
     })
 }

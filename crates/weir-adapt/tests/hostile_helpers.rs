@@ -59,11 +59,8 @@ fn what_is_no_helper_is_not_started_twice_for_a_job() {
     for (script, expect) in [
         ("exit 0", "no helper can be started"),
         ("printf 'nonsense' >&0; exec /bin/sleep 60", "no helper can be started: not a message"),
-        // A report on work that nobody has ordered: Made, of 100 bytes.
-        (
-            "printf '\\001\\144\\000' >&0; exec /bin/sleep 60",
-            "no helper can be started: unexpected",
-        ),
+        // A report on work that nobody has ordered: Made, with nothing behind it.
+        ("printf '\\001\\000\\000' >&0; exec /bin/sleep 60", "no helper can be started: unexpected"),
     ] {
         let stats = check(script, expect);
         assert_eq!((stats.failed, stats.started), (1, 0), "{script}");
@@ -96,12 +93,12 @@ fn a_helper_that_dies_speaks_nonsense_or_is_silent_is_replaced_once() {
 fn a_result_that_is_none_is_not_taken() {
     // Made, of so many bytes, in a file that has none and is not sealed.
     for (len, expect) in [
-        ("\\144", ""),                                                                // 100
-        ("\\240\\215\\006", ""),                                                      // 100,000
+        ("\\144", "a file for 100 bytes"),
+        ("\\240\\215\\006", "not sealed"),                                          // 100,000
         ("\\200\\200\\200\\001", "2097152 bytes, of 1048576 allowed"),                // 2 MiB
         ("\\377\\377\\377\\377\\377\\377\\377\\377\\377\\001", "of 1048576 allowed"), // all there are
     ] {
-        let script = format!("{READY}printf '\\001{len}\\000' >&0; {SILENCE}");
+        let script = format!("{READY}printf '\\001\\001{len}\\000' >&0; {SILENCE}");
         let stats = check(&script, expect);
         assert_eq!((stats.failed, stats.made, stats.died), (1, 0, 0), "{script}");
     }

@@ -1,7 +1,9 @@
 //! One helper process, as its foreman sees it.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ use weir_arena::Arena;
 
 use super::PoolSettings;
 use crate::job::{Job, Piece};
-use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Report};
+use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Place, Report};
 
 /// How long a helper may take to begin.
 const BEGIN: Duration = Duration::from_secs(10);
@@ -29,6 +31,19 @@ pub(super) struct Helper {
     child: Child,
     socket: OwnedFd,
     buffer: Vec<u8>,
+    /// For a result; the helper has it, too.
+    file: Option<OwnedFd>,
+    /// What the kernel says of the time that it has run.
+    times: Option<File>,
+}
+
+/// The end of a job, as a helper says it.
+pub(super) struct Said {
+    pub(super) report: Report,
+    /// What was behind the report.
+    pub(super) rest: Bytes,
+    /// Where the result is, if it is in a file.
+    pub(super) file: Option<OwnedFd>,
 }
 
 impl Helper {
@@ -49,39 +64,59 @@ impl Helper {
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let mut helper = Helper { child, socket: ours, buffer: vec![0; MESSAGE_BYTES_MAX] };
+        let times = File::open(format!("/proc/{}/schedstat", child.id())).ok();
+        let buffer = vec![0; MESSAGE_BYTES_MAX];
+        let mut helper = Helper { child, socket: ours, buffer, file: None, times };
         let arena = arena.reading_end()?;
-        wire::send(&helper.socket, &Order::Begin, Some(arena.as_fd()))?;
+        wire::send(&helper.socket, &Order::Begin, &[], Some(arena.as_fd()))?;
         match helper.hear(BEGIN)? {
-            Report::Ready { lacks } => {
+            (Report::Ready { lacks }, _) => {
                 if !lacks.is_empty() {
                     tracing::debug!(?lacks, "a helper could not be confined by");
                 }
                 Ok(helper)
             }
-            report => Err(unexpected(&report)),
+            (report, _) => Err(unexpected(&report)),
         }
     }
 
-    /// Has it do a job. The result's file comes with the report.
+    /// Has it do a job.
     ///
     /// # Errors
     /// `TimedOut` if it takes too long, `UnexpectedEof` if it died; then it must not be used again.
-    pub(super) fn work(&mut self, job: &Job, arena: &Arena) -> io::Result<(Report, OwnedFd)> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let result = rustix::fs::memfd_create("weir-variant", flags)?;
+    pub(super) fn work(&mut self, job: &Job, arena: &Arena) -> io::Result<Said> {
         let input = job.input.iter().map(|part| piece(part, arena)).collect();
         let tables = job.tables.iter().map(|part| piece(part, arena)).collect();
         let order = Order::Work { input, tables, recipe: job.recipe.clone(), limits: job.limits };
-        wire::send(&self.socket, &order, Some(result.as_fd()))?;
+        match &self.file {
+            Some(_) => wire::send(&self.socket, &order, &[], None)?,
+            None => {
+                let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+                let file = rustix::fs::memfd_create("weir-variant", flags)?;
+                wire::send(&self.socket, &order, &[], Some(file.as_fd()))?;
+                self.file = Some(file);
+            }
+        }
+        let (report, rest) = self.end_of(job)?;
+        // A job that failed may have begun to write.
+        let is_used = match report {
+            Report::Made { place: Place::Behind, .. } | Report::Original { .. } => false,
+            Report::Made { place: Place::File { .. }, .. } | Report::Failed { .. } => true,
+            Report::Ready { .. } => return Err(unexpected(&report)),
+        };
+        let file = if is_used { self.file.take() } else { None };
+        Ok(Said { report, rest, file })
+    }
+
+    /// What it says when it has done with a job.
+    fn end_of(&mut self, job: &Job) -> io::Result<(Report, Bytes)> {
         let (began, used) = (Instant::now(), self.cpu());
         // One that nobody lets run takes longer, and is not to blame for it.
         let most = job.limits.time * STARVED;
         let mut patience = job.limits.time;
         loop {
             match self.hear(patience) {
-                Ok(report @ Report::Ready { .. }) => return Err(unexpected(&report)),
-                Ok(report) => return Ok((report, result)),
+                Ok(heard) => return Ok(heard),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                     let ran = self.cpu().zip(used).map(|(now, used)| now.saturating_sub(used));
                     // What the kernel does not tell counts as run.
@@ -99,13 +134,14 @@ impl Helper {
 
     /// Time that it has run.
     fn cpu(&self) -> Option<Duration> {
-        let path = format!("/proc/{}/schedstat", self.child.id());
-        let text = std::fs::read_to_string(path).ok()?;
-        text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+        let mut text = [0; 64];
+        let len = self.times.as_ref()?.read_at(&mut text, 0).ok()?;
+        let ran = text[..len].split(|byte| *byte == b' ').next()?;
+        std::str::from_utf8(ran).ok()?.parse().ok().map(Duration::from_nanos)
     }
 
-    /// Waits for a report.
-    fn hear(&mut self, patience: Duration) -> io::Result<Report> {
+    /// Waits for a report, and what is behind it.
+    fn hear(&mut self, patience: Duration) -> io::Result<(Report, Bytes)> {
         let end = Instant::now() + patience;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -119,7 +155,8 @@ impl Helper {
             }
         }
         let heard = wire::receive(&self.socket, &mut self.buffer)?;
-        heard.map(|(report, _)| report).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        let heard = heard.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok((heard.message, Bytes::copy_from_slice(heard.rest)))
     }
 }
 

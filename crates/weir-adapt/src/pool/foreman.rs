@@ -1,20 +1,16 @@
 //! A thread for each helper: takes jobs, starts and watches the helper, tells those who wait.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weir_arena::{Arena, ArenaError};
+use weir_arena::Arena;
 
-use super::child::Helper;
+use super::child::{Helper, Said};
 use super::{Shared, Task};
 use crate::job::{Job, Limits, Made, Outcome};
-use crate::wire::Report;
-
-/// Results that are copied: a descriptor and a mapping cost more than so many bytes.
-const COPIED_BYTES_MAX: u64 = 64 << 10;
+use crate::wire::{BESIDE_BYTES_MAX, Place, Report};
 
 /// Characters of what a helper says.
 const WORDS_MAX: usize = 256;
@@ -72,9 +68,9 @@ fn work(shared: &Shared, helper: &mut Option<Helper>, job: &Job) -> Outcome {
         let took = began.elapsed();
         shared.counters.busy_us.fetch_add(took.as_micros() as u64, Relaxed);
         match worked {
-            Ok((report, file)) => {
+            Ok(said) => {
                 *helper = Some(at_work);
-                return outcome(report, file, took, job, &shared.arena);
+                return outcome(said, took, job, &shared.arena);
             }
             // It was not even sent, being too long, and the helper knows nothing of it.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -104,52 +100,53 @@ fn death(error: &io::Error, took: Duration) -> String {
     }
 }
 
-fn outcome(report: Report, file: OwnedFd, took: Duration, job: &Job, arena: &Arena) -> Outcome {
-    let (len, detail) = match said(report, &job.limits) {
+fn outcome(said: Said, took: Duration, job: &Job, arena: &Arena) -> Outcome {
+    let (place, detail) = match judge(said.report, &said.rest, &job.limits) {
         Ok(made) => made,
         Err(outcome) => return outcome,
     };
-    match take(file, len, arena) {
-        Ok(body) => Outcome::Made(Made { body, detail, took }),
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
+    let body = match (place, said.file) {
+        (Place::Behind, _) => said.rest,
+        (Place::File { len }, Some(file)) => match arena.adopt(file, len as usize) {
+            Ok(body) => body,
+            Err(error) => return Outcome::Failed(error.to_string()),
+        },
+        (Place::File { .. }, None) => return Outcome::Failed("there is no file".to_owned()),
+    };
+    Outcome::Made(Made { body, detail, took })
 }
 
-/// What a report on a job says: so many bytes and what was done, or the end without a result.
-pub(super) fn said(report: Report, limits: &Limits) -> Result<(u64, String), Outcome> {
-    match report {
-        Report::Made { len, .. } if len > limits.output_bytes => {
-            Err(Outcome::Failed(format!("{len} bytes, of {} allowed", limits.output_bytes)))
+/// What a report on a job says: where the result is and what was done, or the end without one.
+pub(super) fn judge(
+    report: Report,
+    rest: &[u8],
+    limits: &Limits,
+) -> Result<(Place, String), Outcome> {
+    let (place, detail) = match report {
+        Report::Made { place, detail } => (place, detail),
+        Report::Original { why } => return Err(Outcome::Original(why.as_str())),
+        Report::Failed { what } => return Err(Outcome::Failed(plain(&what))),
+        Report::Ready { .. } => {
+            return Err(Outcome::Failed("it said what it must not".to_owned()));
         }
-        Report::Made { len, detail } => Ok((len, plain(&detail))),
-        Report::Original { why } => Err(Outcome::Original(why.as_str())),
-        Report::Failed { what } => Err(Outcome::Failed(plain(&what))),
-        Report::Ready { .. } => Err(Outcome::Failed("it said what it must not".to_owned())),
+    };
+    let len = match place {
+        Place::Behind => rest.len() as u64,
+        Place::File { len } => len,
+    };
+    if len > limits.output_bytes {
+        return Err(Outcome::Failed(format!("{len} bytes, of {} allowed", limits.output_bytes)));
     }
+    // Each file is a descriptor and a mapping, of which there are only so many.
+    if place != Place::Behind && len <= BESIDE_BYTES_MAX as u64 {
+        return Err(Outcome::Failed(format!("a file for {len} bytes")));
+    }
+    Ok((place, plain(&detail)))
 }
 
 /// What a helper says, fit for a header field or a log: it may be under somebody else's control.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| matches!(c, ' '..='~')).take(WORDS_MAX).collect()
-}
-
-/// A result's bytes: as they are where they are many.
-fn take(file: OwnedFd, len: u64, arena: &Arena) -> Result<Bytes, ArenaError> {
-    let refused = |why| ArenaError::NotAdopted { len_bytes: len, why };
-    if len > COPIED_BYTES_MAX {
-        return arena.adopt(file, len as usize);
-    }
-    let mut bytes = vec![0; len as usize];
-    let mut read = 0;
-    while read < bytes.len() {
-        match rustix::io::pread(&file, &mut bytes[read..], read as u64) {
-            Ok(0) => return Err(refused(io::ErrorKind::UnexpectedEof.into())),
-            Ok(count) => read += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(refused(error.into())),
-        }
-    }
-    Ok(bytes.into())
 }
 
 fn count(shared: &Shared, job: &Job, outcome: &Outcome) {

@@ -22,7 +22,7 @@ use self::queue::Queue;
 use self::strikes::Strikes;
 use crate::cost::DEAR;
 use crate::job::{Job, Limits, Outcome};
-use crate::wire;
+use crate::wire::{self, Place};
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -37,14 +37,18 @@ pub struct PoolSettings {
     pub arguments: Vec<OsString>,
 }
 
-/// What the pool takes a helper's packet for, before it looks at the result: so many bytes, and
-/// what was done; or the end of the job. Helpers work on what others have sent and may have fallen
+/// What the pool takes a helper's packet for, before it looks at a result in a file: so many bytes,
+/// and what was done; or the end of the job. Helpers work on what others have sent and may have fallen
 /// to them: for those who try what this withstands.
 ///
 /// # Errors
 /// `InvalidData` for what is no message; a helper that sends it is ended.
 pub fn judge(packet: &[u8], limits: &Limits) -> io::Result<Result<(u64, String), Outcome>> {
-    wire::parse(packet).map(|report| foreman::said(report, limits))
+    let (report, rest) = wire::parse(packet)?;
+    Ok(foreman::judge(report, rest, limits).map(|(place, detail)| match place {
+        Place::Behind => (rest.len() as u64, detail),
+        Place::File { len } => (len, detail),
+    }))
 }
 
 /// Who goes first.
