@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use hyper::body::{Body, Incoming};
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
@@ -55,12 +55,19 @@ pub(crate) struct Connection {
     pub(crate) first_about: OnceLock<FirstAbout>,
     /// The host for which a forward proxy has opened the tunnel that this is.
     pub(crate) inspected: Option<Arc<Origin>>,
+    /// What its client showed to have that tunnel: what is inside comes with nothing of its own.
+    pub(crate) shown: Option<HeaderValue>,
     lane_choice: LaneChoice,
 }
 
 impl Connection {
-    /// What is inside of a tunnel that was opened. Who may use the proxy was settled with that.
-    pub(crate) fn inside(&self, host: Arc<Origin>, session: Session) -> Arc<Connection> {
+    /// What is inside of a tunnel that was opened for whoever has `shown` these credentials.
+    pub(crate) fn inside(
+        &self,
+        host: Arc<Origin>,
+        shown: Option<HeaderValue>,
+        session: Session,
+    ) -> Arc<Connection> {
         let known = OnceLock::new();
         let _ = known.set(session);
         Arc::new(Connection {
@@ -76,6 +83,7 @@ impl Connection {
             introduction: OnceLock::new(),
             first_about: OnceLock::new(),
             inspected: Some(host),
+            shown,
             lane_choice: LaneChoice::new(),
         })
     }
@@ -144,6 +152,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, accepted: Accepted) {
             introduction: OnceLock::new(),
             first_about: OnceLock::new(),
             inspected: None,
+            shown: None,
             lane_choice: LaneChoice::new(),
         })
     };

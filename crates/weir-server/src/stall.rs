@@ -1,6 +1,8 @@
 //! HTTP/2 streams whose client takes nothing. hyper waits for a stream's window for ever, so every
 //! stream runs under a watch that drops it, and thereby resets it, when bytes that were handed over
 //! do not move for the send timeout. A socket that takes nothing is the connection table's matter.
+//! Streams that are tunnels are dropped, too, when their tunnel breaks: hyper would end them as if
+//! all had been said.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -13,6 +15,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::body::{BodyError, ReplyBody};
@@ -45,13 +48,45 @@ where
 {
     fn execute(&self, stream: F) {
         let shared = Arc::clone(&self.shared);
+        // What sends a tunnel's bytes is begun by the stream that asked for it.
+        let broken = PROGRESS.try_with(|asking| asking.tunnel.lock().take()).ok().flatten();
         tokio::spawn(async move {
             let limit = || shared.live.load().config.server.limits.send_timeout;
-            if watch(stream, limit).await.is_err() {
-                shared.connections.stalled_streams.fetch_add(1, Relaxed);
-                tracing::debug!(reason = "slow-read", "HTTP/2 stream reset");
+            let sending = async {
+                if watch(stream, limit).await.is_err() {
+                    shared.connections.stalled_streams.fetch_add(1, Relaxed);
+                    tracing::debug!(reason = "slow-read", "HTTP/2 stream reset");
+                }
+            };
+            match broken {
+                None => sending.await,
+                Some(broken) => tokio::select! {
+                    biased;
+                    Ok(()) = broken => tracing::debug!("HTTP/2 tunnel reset"),
+                    () = sending => {}
+                },
             }
         });
+    }
+}
+
+/// Resets a tunnel's stream with the tunnel's own end of it (RFC 9113 §8.5); which error it says is
+/// not Weir's to choose: CANCEL. Without a word it ends as its bytes do.
+pub(crate) struct Breaker(oneshot::Sender<()>);
+
+impl Breaker {
+    /// For the stream whose task this is, which is about to be told that it is a tunnel; `None`
+    /// elsewhere.
+    pub(crate) fn new() -> Option<Breaker> {
+        let (breaker, broken) = oneshot::channel();
+        let told = PROGRESS.try_with(|asking| *asking.tunnel.lock() = Some(broken));
+        told.is_ok().then_some(Breaker(breaker))
+    }
+
+    /// The tunnel is broken.
+    pub(crate) fn reset(self) {
+        // A stream that is over needs no reset.
+        let _ = self.0.send(());
     }
 }
 
@@ -87,7 +122,11 @@ async fn watch(
 }
 
 /// How far the bytes of one stream have come.
-struct Progress(Mutex<Under>);
+struct Progress {
+    under: Mutex<Under>,
+    /// Says that the tunnel which the stream has become is broken; for whoever sends its bytes.
+    tunnel: Mutex<Option<oneshot::Receiver<()>>>,
+}
 
 struct Under {
     /// Bytes handed over and not written yet.
@@ -100,11 +139,12 @@ struct Under {
 
 impl Progress {
     fn new() -> Progress {
-        Progress(Mutex::new(Under { way_bytes: 0, moved_at: Instant::now(), waker: None }))
+        let under = Under { way_bytes: 0, moved_at: Instant::now(), waker: None };
+        Progress { under: Mutex::new(under), tunnel: Mutex::new(None) }
     }
 
     fn handed_over(&self, bytes: usize) {
-        let mut under = self.0.lock();
+        let mut under = self.under.lock();
         if under.way_bytes == 0 {
             under.moved_at = Instant::now();
         }
@@ -112,7 +152,7 @@ impl Progress {
     }
 
     fn moved(&self, bytes: usize) {
-        let mut under = self.0.lock();
+        let mut under = self.under.lock();
         under.way_bytes = under.way_bytes.saturating_sub(bytes);
         under.moved_at = Instant::now();
         let waker = if under.way_bytes == 0 { under.waker.take() } else { None };
@@ -124,7 +164,7 @@ impl Progress {
 
     /// Ready when nothing is under way.
     fn poll_all_moved(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut under = self.0.lock();
+        let mut under = self.under.lock();
         if under.way_bytes == 0 {
             return Poll::Ready(());
         }
@@ -134,7 +174,7 @@ impl Progress {
 
     /// Since when what is under way has not moved; `None` if nothing is.
     fn waiting_since(&self) -> Option<Instant> {
-        let under = self.0.lock();
+        let under = self.under.lock();
         (under.way_bytes > 0).then_some(under.moved_at)
     }
 }

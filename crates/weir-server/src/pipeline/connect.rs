@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use http::header::{HeaderValue, PROXY_AUTHORIZATION};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -28,6 +29,7 @@ use crate::live::{Live, Origin, Route, Word};
 use crate::metrics::Tunnel;
 use crate::properties::Session;
 use crate::record::Record;
+use crate::stall::Breaker;
 
 /// Whom a CONNECT is for.
 struct Way {
@@ -123,9 +125,10 @@ async fn open(
         }
         Ok(Some(tls)) => {
             record.status = StatusCode::OK.as_u16();
+            let opened = Opened { tls, host: to, shown: head.headers.remove(PROXY_AUTHORIZATION) };
             tokio::spawn(async move {
                 match client.await {
-                    Ok(client) => inspect(client, tls, to, record, tunnel).await,
+                    Ok(client) => inspect(client, opened, record, tunnel).await,
                     Err(cause) => tracing::debug!(%cause, "no tunnel"),
                 }
             });
@@ -146,28 +149,33 @@ async fn open(
         }
     };
     let connect = &proxy.settings.connect;
-    let limits = Limits { idle: connect.idle, bytes: connect.bytes };
+    let limits = Limits { idle: Some(connect.idle), bytes: connect.bytes };
     record.status = StatusCode::OK.as_u16();
-    let is_alone = head.version < Version::HTTP_2;
+    let breaks = match head.version < Version::HTTP_2 {
+        true => Breaks::Connection,
+        false => Breaks::Stream(Breaker::new()),
+    };
     tokio::spawn(async move {
         match client.await {
-            Ok(client) => {
-                join(TokioIo::new(client), origin, limits, is_alone, record, tunnel).await
-            }
+            Ok(client) => join(TokioIo::new(client), origin, limits, breaks, record, tunnel).await,
             Err(cause) => tracing::debug!(%cause, "no tunnel"),
         }
     });
     Response::new(ReplyBody::new(Content::Empty, None))
 }
 
-/// Answers a tunnel in the host's name, and serves what is inside.
-async fn inspect(
-    client: Upgraded,
+/// A tunnel that is inspected.
+struct Opened {
+    /// What its client is answered with.
     tls: Arc<ServerConfig>,
     host: Arc<Origin>,
-    mut record: Record,
-    tunnel: Tunnel,
-) {
+    /// The credentials that it was asked for with.
+    shown: Option<HeaderValue>,
+}
+
+/// Answers a tunnel in the host's name, and serves what is inside.
+async fn inspect(client: Upgraded, opened: Opened, mut record: Record, tunnel: Tunnel) {
+    let Opened { tls, host, shown } = opened;
     let outer = Arc::clone(record.connection());
     let _open = outer.stays_open();
     // Whatever is served next on this socket has to be polled by itself.
@@ -188,7 +196,7 @@ async fn inspect(
     drop(record);
     let session = stream.get_ref().1;
     let is_http2 = session.alpn_protocol() == Some(b"h2");
-    let inner = outer.inside(host, Session::new(session));
+    let inner = outer.inside(host, shown, Session::new(session));
     // Boxed: the pipeline that this is part of serves it.
     let serving: Pin<Box<dyn Future<Output = ()> + Send>> = match is_http2 {
         true => Box::pin(serve_http2(stream, inner)),
@@ -201,20 +209,40 @@ async fn inspect(
 /// How long a client may take for its handshake.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Passes bytes to the tunnel's end.
+/// What a client loses with a tunnel that breaks.
+enum Breaks {
+    /// Its connection, which has nothing else.
+    Connection,
+    Stream(Option<Breaker>),
+}
+
+/// Passes bytes to the tunnel's end. One that breaks on one side is reset on the other, so that
+/// nobody takes what he has for the whole (RFC 9113 §8.5).
 async fn join(
-    client: TokioIo<Upgraded>,
-    origin: TcpStream,
+    mut client: TokioIo<Upgraded>,
+    mut origin: TcpStream,
     limits: Limits,
-    is_alone: bool,
+    breaks: Breaks,
     mut record: Record,
     tunnel: Tunnel,
 ) {
     let open = record.connection().stays_open();
-    if is_alone {
+    if matches!(breaks, Breaks::Connection) {
         record.connection().socket.set_tunnel();
     }
-    let (passed, end) = relay::relay(client, origin, limits).await;
+    let (passed, end) = relay::relay(&mut client, &mut origin, limits).await;
+    if end == relay::End::Broken {
+        // If it cannot be set, an end is told at least.
+        let _ = origin.set_zero_linger();
+    }
+    match breaks {
+        Breaks::Stream(Some(breaker)) if end != relay::End::Whole => breaker.reset(),
+        Breaks::Connection if end == relay::End::Broken => {
+            record.connection().socket.reset_on_close(true);
+        }
+        _ => {}
+    }
+    drop((client, origin));
     tunnel.end(end, passed.from_client, passed.to_client);
     record.body_bytes = passed.to_client;
     record.complete = end == relay::End::Whole;

@@ -157,17 +157,16 @@ fn judge_client(
     credentials: Option<&HeaderValue>,
     word: Option<Word>,
 ) -> Result<(), Refusal> {
-    if connection.inspected.is_some() {
-        // That was settled with the tunnel.
-        return Ok(());
-    }
     let client = connection.client.map(|client| client.ip());
     if !proxy.is_for(client) {
         return Err(Refusal::Barred(Barred::Client));
     }
     let Some(users) = &proxy.users else { return Ok(()) };
+    let credentials = shown(connection, credentials);
     Err(Refusal::Barred(match word.unwrap_or_else(|| users.judge(credentials, client)) {
         Word::Right => return Ok(()),
+        // Inside of a tunnel a challenge would be the origin's.
+        Word::Wrong if connection.inspected.is_some() => Barred::Client,
         Word::Wrong => Barred::Password,
         Word::TooMany => Barred::Guesses,
         Word::Busy => Barred::Busy,
@@ -184,10 +183,22 @@ fn asking_with(
     route: &Route,
     credentials: Option<&HeaderValue>,
 ) -> Option<Asking> {
-    let proxy = route.source.forward_proxy().filter(|_| connection.inspected.is_none())?;
+    let proxy = route.source.forward_proxy()?;
     let client = connection.client.map(|client| client.ip());
     let users = proxy.users.as_ref().filter(|_| proxy.is_for(client))?;
-    users.asking(credentials?, client)
+    users.asking(shown(connection, credentials)?, client)
+}
+
+/// What tells whose a request is: its own credentials, or inside of a tunnel, whose routes may have
+/// other users than the one that let it in, those that this was opened with.
+fn shown<'a>(
+    connection: &'a Connection,
+    credentials: Option<&'a HeaderValue>,
+) -> Option<&'a HeaderValue> {
+    match &connection.inspected {
+        None => credentials,
+        Some(_) => connection.shown.as_ref(),
+    }
 }
 
 /// A head without what only a proxy may know, whichever route it is for.

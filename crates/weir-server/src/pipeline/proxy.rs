@@ -104,6 +104,9 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                         Ok(reader) => return collapsed(ask, Whole::Fill(reader), &missed),
                         Err(_too_late) => break,
                     },
+                    // Where its leader may not go it may not either, and is told so for itself: by
+                    // what its own addresses are found to be.
+                    Ok(Outcome::Failed(failure)) if is_denied(&ask, failure.status) => break,
                     Ok(Outcome::Failed(failure)) => {
                         return leader_failed(ask, &missed, failure.status);
                     }
@@ -119,6 +122,11 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
         }
     }
     pass(ask, &missed, mark).await
+}
+
+/// Whether a forward proxy's leader failed because of where it was to go.
+fn is_denied(ask: &Ask, status: StatusCode) -> bool {
+    ask.target.origin.is_some() && status == ErrorKind::Denied.status()
 }
 
 /// The answer to a follower whose leader has none for it.

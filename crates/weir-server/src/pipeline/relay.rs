@@ -1,6 +1,7 @@
 //! Bytes between two connections, as they are, until both sides have ended, nothing has moved for
 //! too long, or there were too many.
 
+use std::future::pending;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,7 +16,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// How long it may be silent.
-    pub(super) idle: Duration,
+    pub(super) idle: Option<Duration>,
     /// Bytes both ways together.
     pub(super) bytes: Option<u64>,
 }
@@ -126,7 +127,8 @@ async fn pump(
 }
 
 /// Ready when nothing has moved for `idle`.
-async fn silence(account: &Account, idle: Duration) {
+async fn silence(account: &Account, idle: Option<Duration>) {
+    let Some(idle) = idle else { return pending().await };
     loop {
         let moved = Duration::from_millis(account.moved_ms.load(Relaxed));
         let until = account.began + moved + idle;
@@ -145,7 +147,8 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { idle: Duration::from_secs(60), bytes: None };
+    const IDLE: Duration = Duration::from_secs(60);
+    const LIMITS: Limits = Limits { idle: Some(IDLE), bytes: None };
 
     #[tokio::test(start_paused = true)]
     async fn an_end_is_passed_on_and_the_other_side_goes_on() {
@@ -156,7 +159,7 @@ mod tests {
             client.shutdown().await.unwrap();
             let mut asked = Vec::new();
             origin.read_to_end(&mut asked).await.unwrap();
-            tokio::time::sleep(LIMITS.idle / 2).await;
+            tokio::time::sleep(IDLE / 2).await;
             origin.write_all(b"answer").await.unwrap();
             drop(origin);
             let mut answered = Vec::new();
@@ -174,14 +177,14 @@ mod tests {
         let ((mut client, near), (far, _origin)) = (duplex(64), duplex(64));
         let began = Instant::now();
         let talking = async {
-            tokio::time::sleep(LIMITS.idle / 2).await;
+            tokio::time::sleep(IDLE / 2).await;
             // The origin takes none of it beyond what is between.
             let _ = client.write_all(&[0; 100_000]).await;
         };
         tokio::select! {
             (passed, end) = relay(near, far, LIMITS) => {
                 assert_eq!((passed.to_client, end), (0, End::Idle));
-                assert_eq!(began.elapsed(), LIMITS.idle * 3 / 2);
+                assert_eq!(began.elapsed(), IDLE * 3 / 2);
             }
             () = talking => panic!("all of it was taken"),
         }
@@ -190,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_bytes_pass_than_may() {
         let ((mut client, near), (far, mut origin)) = (duplex(64), duplex(64));
-        let limits = Limits { bytes: Some(10), ..LIMITS };
+        let limits = Limits { bytes: Some(10), idle: None };
         let talking = async {
             client.write_all(b"0123456789abc").await.unwrap();
             let mut taken = Vec::new();

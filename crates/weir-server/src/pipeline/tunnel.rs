@@ -1,20 +1,17 @@
 //! Upgraded connections (RFC 9110 §7.8): after a 101 both sides' bytes are passed on as they are,
-//! until both have ended.
+//! until both have ended. Those of a forward proxy are tunnels like others: they have its limits.
 
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional_with_sizes;
 use weir_origin::upstream::{ResponseBody, Tunnel};
 
-use super::refuse::Refusal;
+use super::refuse::{Barred, Refusal};
+use super::relay::{self, Limits};
 use super::{Ask, forward};
 use crate::body::{Content, ReplyBody};
-use crate::metrics::CacheResult;
-
-/// Bytes buffered in each direction.
-const BUFFER_BYTES: usize = 16 << 10;
+use crate::metrics::{CacheResult, Tunnel as Place};
 
 /// Passes a 101 on and joins the two connections.
 pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Response<ReplyBody> {
@@ -24,9 +21,13 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
         return ask.refuse(refusal, CacheResult::None);
     };
     let in_flight = response.extensions_mut().remove::<Tunnel>();
-    let Some(mut origin) = in_flight.as_ref().and_then(Tunnel::take) else {
+    let Some(origin) = in_flight.as_ref().and_then(Tunnel::take) else {
         let refusal = Refusal::Source(StatusCode::BAD_GATEWAY, "unexpected upgrade");
         return ask.refuse(refusal, CacheResult::None);
+    };
+    let (place, limits) = match limits(&ask) {
+        Ok(limited) => limited,
+        Err(refusal) => return ask.refuse(refusal, CacheResult::None),
     };
     let fields = forward::upgrade_fields(response.headers());
     forward::incoming(&mut response);
@@ -50,19 +51,31 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
             }
         };
         socket.set_tunnel();
-        let mut client = TokioIo::new(client);
-        let copying =
-            copy_bidirectional_with_sizes(&mut client, &mut origin, BUFFER_BYTES, BUFFER_BYTES);
-        // An end on one side is passed on; it is over with both.
-        match copying.await {
-            Ok((sent, received)) => {
-                record.body_bytes = received;
-                record.complete = true;
-                tracing::debug!(sent, received, "tunnel ended");
-            }
-            Err(cause) => tracing::debug!(%cause, "tunnel broken"),
+        let (passed, end) = relay::relay(TokioIo::new(client), origin, limits).await;
+        if let Some(place) = place {
+            place.end(end, passed.from_client, passed.to_client);
         }
+        record.body_bytes = passed.to_client;
+        record.complete = end == relay::End::Whole;
         drop((record, in_flight, open));
     });
     switched.map(|()| ReplyBody::new(Content::Empty, None))
+}
+
+/// What an upgraded connection may do, and its place among those of its route.
+///
+/// # Errors
+/// The refusal to answer with, if there is no place.
+fn limits(ask: &Ask) -> Result<(Option<Place>, Limits), Refusal> {
+    let Some(proxy) = ask.route.source.forward_proxy() else {
+        return Ok((None, Limits { idle: None, bytes: None }));
+    };
+    let connect = &proxy.settings.connect;
+    let limits = Limits { idle: Some(connect.idle), bytes: connect.bytes };
+    if ask.connection().inspected.is_some() {
+        // The tunnel that it is in has a place.
+        return Ok((None, limits));
+    }
+    let place = Place::begin(ask.connection(), &ask.route);
+    place.map(|place| (Some(place), limits)).ok_or(Refusal::Barred(Barred::Full))
 }

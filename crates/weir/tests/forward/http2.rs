@@ -89,6 +89,66 @@ fn a_stream_is_a_tunnel_beside_other_requests() {
     assert_eq!(metric(admin, "weir_forward_tunnels_total{end=\"whole\"}"), 1);
 }
 
+/// What is asked for at once is asked by one for all, and what it may not, nobody may.
+#[test]
+fn whoever_waits_is_refused_like_who_asks() {
+    let address = free_address();
+    let route = "route \"/*\" { forward { ports \"1024-65535\"; }\n}";
+    let _weir = Weir::run(&front_config(address, "", route), &[address]);
+    run(async {
+        let mut client = speak(TcpStream::connect(address).await.unwrap()).await;
+        let asked: Vec<_> = (0..40)
+            .map(|_| {
+                let request = Request::get("http://localhost:8080/").version(Version::HTTP_2);
+                client.send_request(request.body(()).unwrap(), true).unwrap().0
+            })
+            .collect();
+        for answer in asked {
+            let answer = answer.await.unwrap();
+            let field = answer.headers().get("proxy-status").map(|field| field.to_str().unwrap());
+            let expected = "weir; error=destination_ip_prohibited; details=\"private\"";
+            assert_eq!((answer.status().as_u16(), field), (403, Some(expected)));
+        }
+    });
+}
+
+/// The error that a stream is reset with, or `None` if it ended like one that is over.
+async fn reset(from: &mut RecvStream) -> Option<h2::Reason> {
+    while let Some(piece) = from.data().await {
+        match piece {
+            Ok(piece) => from.flow_control().release_capacity(piece.len()).unwrap(),
+            Err(error) => return error.reason(),
+        }
+    }
+    None
+}
+
+#[test]
+fn a_tunnel_that_breaks_is_reset() {
+    let (_weir, proxy, admin) = tunnels("idle=\"1s\" bytes=30");
+    let breaking = super::common::origin::raw(|_, mut stream| {
+        use std::io::Read;
+        // What is not read when it is closed makes it a reset.
+        let _ = stream.read(&mut [0; 1]);
+    });
+    let ended = |end: &str| metric(admin, &format!("weir_forward_tunnels_total{{end=\"{end}\"}}"));
+    run(async {
+        let mut client = speak(TcpStream::connect(proxy).await.unwrap()).await;
+        for (to, sent, expected) in [
+            (breaking, &b"0123456789"[..], "broken"),
+            (greeter(), &b""[..], "idle"),
+            (greeter(), &[b'x'; 40][..], "bytes"),
+        ] {
+            let (status, mut tunnel, mut sender) =
+                begin(&mut client, Method::CONNECT, &to.to_string()).await;
+            assert_eq!(status, 200, "{expected}");
+            sender.send_data(Bytes::from_static(sent), false).unwrap();
+            assert_eq!(reset(&mut tunnel).await, Some(h2::Reason::CANCEL), "{expected}");
+            assert_eq!(ended(expected), 1, "{expected}");
+        }
+    });
+}
+
 #[test]
 fn streams_lead_where_they_may() {
     let (_weir, proxy, _admin) = tunnels("");

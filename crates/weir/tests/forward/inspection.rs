@@ -12,6 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
 use super::common::server::command;
+use super::users::line;
 use super::*;
 
 /// An origin with TLS for `localhost`, a proxy that trusts its certificate unless told otherwise,
@@ -75,8 +76,19 @@ fn tls(
     to: &str,
     roots: &Path,
 ) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    tls_with("", proxy, to, roots)
+}
+
+/// The same with these fields when it is asked for.
+fn tls_with(
+    fields: &str,
+    proxy: SocketAddr,
+    to: &str,
+    roots: &Path,
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let mut client = Client::connect(proxy).unwrap();
-    client.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).unwrap();
+    let head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n{fields}\r\n");
+    client.send(head.as_bytes()).unwrap();
     let head = String::from_utf8(client.head().unwrap()).unwrap();
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     let config = trusting(roots);
@@ -89,7 +101,15 @@ fn tls(
 
 /// Asks inside of a tunnel, once, and returns all that comes.
 fn ask_inside(stream: &mut StreamOwned<ClientConnection, TcpStream>, host: &str) -> String {
-    let request = format!("GET /a HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    ask_inside_for("/a", stream, host)
+}
+
+fn ask_inside_for(
+    path: &str,
+    stream: &mut StreamOwned<ClientConnection, TcpStream>,
+    host: &str,
+) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -118,6 +138,35 @@ fn what_is_inside_is_served_as_other_requests_are() {
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 421 ");
     inspected.proxy.wait_for_log("\"method\":\"CONNECT\"");
+}
+
+/// Who may have a tunnel may not go by every route of the site with what is inside.
+#[test]
+fn another_route_inside_has_its_own_clients_and_users() {
+    let users = TempDir::new().unwrap();
+    let file = users.path().join("users");
+    std::fs::write(&file, line("ann", "se:cret")).unwrap();
+    let forward = "private \"127.0.0.1\"; ports \"1024-65535\"; tls ca=\"own.pem\"";
+    let beside = format!(
+        "\n}}\nroute \"/ann/*\" {{ forward {{ users {file:?}; {forward}; }}\n}}\n\
+         route \"/far/*\" {{ forward {{ from \"10.0.0.0/8\"; {forward}; }}"
+    );
+    let inspected = inspected("\"localhost\"", true, &beside);
+    let to = format!("localhost:{}", inspected.port);
+    let roots = inspected.proxy.directory().join("ca.pem");
+    let right = "Proxy-Authorization: Basic YW5uOnNlOmNyZXQ=\r\n";
+    let wrong = "Proxy-Authorization: Basic YW5uOnNlY3JldA==\r\n";
+    for (fields, path, expected) in [
+        ("", "/a", "200"),
+        ("", "/ann/a", "403"),
+        (wrong, "/ann/a", "403"),
+        (right, "/ann/a", "200"),
+        (right, "/far/a", "403"),
+    ] {
+        let mut stream = tls_with(fields, inspected.address, &to, &roots).unwrap();
+        let answer = ask_inside_for(path, &mut stream, &to);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{fields}{path}: {answer}");
+    }
 }
 
 #[test]

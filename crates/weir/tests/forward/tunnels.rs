@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::common::client::get;
-use super::common::origin::raw;
+use super::common::origin::{raw, read_head};
 use super::common::{PATIENCE, wait_for};
 use super::*;
 
@@ -104,6 +104,22 @@ fn clients_may_speak_the_older_version() {
     assert_eq!(client.take(3).unwrap(), b"bye");
 }
 
+/// Nobody takes what came before it broke for the whole.
+#[test]
+fn a_tunnel_that_breaks_on_one_side_is_reset_on_the_other() {
+    let breaking = raw(|_, mut stream: TcpStream| {
+        // What is not read when it is closed makes it a reset.
+        let _ = stream.read(&mut [0; 1]);
+    });
+    let (_weir, proxy, admin) = tunnels("");
+    let (mut client, response) = connect(proxy, &breaking.to_string());
+    assert_eq!(response.status, 200);
+    client.send(b"0123456789").unwrap();
+    let error = client.stream().read(&mut [0; 1]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(metric(admin, "weir_forward_tunnels_total{end=\"broken\"}"), 1);
+}
+
 #[test]
 fn a_tunnel_leads_where_it_may() {
     let (_weir, proxy, _admin) = tunnels("");
@@ -156,6 +172,51 @@ fn tunnels_have_limits() {
     let _ = client.read_to_end();
     let full = wait_for(PATIENCE, || (ended("bytes") == 1).then_some(()));
     assert!(full.is_some());
+}
+
+/// What asks for another protocol by a whole URL is a tunnel, too.
+#[test]
+fn upgraded_connections_have_the_limits_of_tunnels() {
+    let (_weir, proxy, admin) = tunnels("idle=\"1s\" bytes=20 open=1");
+    let to = raw(|_, mut stream: TcpStream| {
+        read_head(&mut stream).unwrap();
+        let switch =
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+        stream.write_all(switch.as_bytes()).unwrap();
+        let mut buffer = [0; 64];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            stream.write_all(&buffer[..count]).unwrap();
+        }
+    });
+    let upgrade = || {
+        let mut client = Client::connect(proxy).unwrap();
+        let head = format!(
+            "GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
+        );
+        client.send(head.as_bytes()).unwrap();
+        let answer = client.response("GET").unwrap();
+        (client, answer.status)
+    };
+    let ended = |end: &str| {
+        let name = format!("weir_forward_tunnels_total{{end=\"{end}\"}}");
+        wait_for(PATIENCE, || (metric(admin, &name) == 1).then_some(()))
+    };
+    let (mut client, status) = upgrade();
+    assert_eq!((status, metric(admin, "weir_forward_tunnels")), (101, 1));
+    client.send(b"hello").unwrap();
+    assert_eq!(client.take(5).unwrap(), b"hello");
+    // One at a time, whichever way it was asked for.
+    assert_eq!(upgrade().1, 503);
+    assert_eq!(connect(proxy, &to.to_string()).1.status, 503);
+    // Silent for too long.
+    assert!(client.is_closed());
+    assert!(ended("idle").is_some());
+    let (mut client, status) = upgrade();
+    assert_eq!(status, 101);
+    client.send(b"0123456789").unwrap();
+    assert_eq!(client.take(10).unwrap(), b"0123456789");
+    let _ = client.read_to_end();
+    assert!(ended("bytes").is_some());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::*;
 use tempfile::TempDir;
 
 /// What `weir password` prints.
-fn line(name: &str, password: &str) -> String {
+pub(super) fn line(name: &str, password: &str) -> String {
     let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
     weir.args(["password", name]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut weir = weir.spawn().unwrap();
