@@ -60,7 +60,10 @@ fn what_is_no_helper_is_not_started_twice_for_a_job() {
         ("exit 0", "no helper can be started"),
         ("printf 'nonsense' >&0; exec /bin/sleep 60", "no helper can be started: not a message"),
         // A report on work that nobody has ordered: Made, with nothing behind it.
-        ("printf '\\001\\000\\000' >&0; exec /bin/sleep 60", "no helper can be started: unexpected"),
+        (
+            "printf '\\001\\000\\000' >&0; exec /bin/sleep 60",
+            "no helper can be started: unexpected",
+        ),
     ] {
         let stats = check(script, expect);
         assert_eq!((stats.failed, stats.started), (1, 0), "{script}");
@@ -94,8 +97,8 @@ fn a_result_that_is_none_is_not_taken() {
     // Made, of so many bytes, in a file that has none and is not sealed.
     for (len, expect) in [
         ("\\144", "a file for 100 bytes"),
-        ("\\240\\215\\006", "not sealed"),                                          // 100,000
-        ("\\200\\200\\200\\001", "2097152 bytes, of 1048576 allowed"),                // 2 MiB
+        ("\\240\\215\\006", "not sealed"), // 100,000
+        ("\\200\\200\\200\\001", "2097152 bytes, of 1048576 allowed"), // 2 MiB
         ("\\377\\377\\377\\377\\377\\377\\377\\377\\377\\001", "of 1048576 allowed"), // all there are
     ] {
         let script = format!("{READY}printf '\\001\\001{len}\\000' >&0; {SILENCE}");

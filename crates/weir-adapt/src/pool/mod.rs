@@ -38,8 +38,8 @@ pub struct PoolSettings {
 }
 
 /// What the pool takes a helper's packet for, before it looks at a result in a file: so many bytes,
-/// and what was done; or the end of the job. Helpers work on what others have sent and may have fallen
-/// to them: for those who try what this withstands.
+/// and what was done; or the end of the job. Helpers work on what others have sent and may have
+/// fallen to them: for those who try what this withstands.
 ///
 /// # Errors
 /// `InvalidData` for what is no message; a helper that sends it is ended.
