@@ -21,7 +21,7 @@ const DRAFT_SHARE: u32 = 4;
 /// Nanoseconds for a byte by level, up to and including each.
 type Rates = &'static [(u32, u64)];
 
-const GZIP: Rates = &[(4, 8), (6, 12), (9, 18)];
+const GZIP: Rates = &[(4, 6), (6, 10), (9, 25)];
 const BROTLI: Rates = &[(4, 20), (6, 43), (9, 200), (11, 2500)];
 const ZSTD: Rates = &[(3, 4), (9, 15), (12, 67), (22, 700)];
 

@@ -50,8 +50,11 @@ pub enum Piece {
         /// Bytes.
         len: u64,
     },
-    /// The bytes themselves, where they are few.
-    Inline(Vec<u8>),
+    /// Behind the order, after the pieces before it.
+    Behind {
+        /// Bytes.
+        len: u64,
+    },
 }
 
 /// Something to do.
@@ -67,6 +70,14 @@ pub struct Job {
     pub recipe: Recipe,
     /// What that may take.
     pub limits: Limits,
+}
+
+impl Job {
+    /// Bytes of the stored body.
+    #[must_use]
+    pub fn input_bytes(&self) -> u64 {
+        self.input.iter().map(|part| part.len() as u64).sum()
+    }
 }
 
 /// The end of a job.

@@ -3,8 +3,9 @@
 //!
 //! [`Pool`] is the server's side: a bounded queue before helpers, which are the same program
 //! started again, at the lowest priority and without access to anything ([`helper::run`]). A
-//! [`Job`] names stored bytes where they lie, in shared memory, and a [`Recipe`]; what comes back
-//! lies in a sealed memfd, which becomes stored bytes as it is. Knows no requests and no cache.
+//! [`Job`] names stored bytes where they lie, in shared memory, and a [`Recipe`]; what comes back,
+//! unless it is small, lies in a sealed memfd, which becomes stored bytes as it is. Knows no
+//! requests and no cache.
 
 pub mod adapters;
 pub mod ads;
@@ -17,4 +18,4 @@ mod wire;
 
 pub use cost::DEAR;
 pub use job::{Job, Limits, Made, Outcome, Piece, Recipe, Step};
-pub use pool::{Pool, PoolSettings, Refused, Stats, judge};
+pub use pool::{Judged, Pool, PoolSettings, Refused, Stats, judge_packet};

@@ -20,7 +20,7 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 128 << 10;
 
 /// The longest result that comes behind its report. It is copied by then; beyond that a file that
 /// nobody copies is cheaper, which takes a dozen system calls, a descriptor and a mapping.
-pub(crate) const BESIDE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const BEHIND_BYTES_MAX: usize = 64 << 10;
 
 /// Descriptors beside a message, at most.
 const FDS_MAX: usize = 1;
@@ -30,8 +30,18 @@ const FDS_MAX: usize = 1;
 pub(crate) enum Order {
     /// With the arena's reading end, once, before the first job.
     Begin,
-    /// With an empty memfd for the result, if the last one has been used or there was none.
-    Work { input: Vec<Piece>, tables: Vec<Piece>, recipe: Recipe, limits: Limits },
+    /// Jobs, to be done in order. With an empty memfd for a large result, if the last one has been
+    /// used or there was none; behind it, pieces that are not stored.
+    Work(Vec<Work>),
+}
+
+/// A job, as a helper is told it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) input: Vec<Piece>,
+    pub(crate) tables: Vec<Piece>,
+    pub(crate) recipe: Recipe,
+    pub(crate) limits: Limits,
 }
 
 /// From a helper.
@@ -40,20 +50,32 @@ pub(crate) enum Report {
     /// It has given up all it may not have, and waits for work; the words say what could not be
     /// given up, as the kernel does not know it.
     Ready { lacks: Vec<String> },
-    /// The result is behind this, or in the memfd, which is sealed then.
+    /// The ends of so many jobs, in the order in which they were told; behind it, small results.
+    Done(Vec<End>),
+}
+
+/// The end of a job.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum End {
+    /// There is a result.
     Made { place: Place, detail: String },
     /// The original is as good.
     Original { why: Why },
     /// It could not be done.
     Failed { what: String },
+    /// The result is large, and another job has used the memfd.
+    NoFile,
 }
 
 /// Where a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
-    /// Behind the report: the rest of the packet.
-    Behind,
-    /// In the memfd.
+    /// Behind the report, after those of the jobs before.
+    Behind {
+        /// Bytes.
+        len: u64,
+    },
+    /// In the memfd, which is sealed.
     File {
         /// Bytes.
         len: u64,

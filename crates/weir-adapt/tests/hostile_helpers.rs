@@ -59,11 +59,8 @@ fn what_is_no_helper_is_not_started_twice_for_a_job() {
     for (script, expect) in [
         ("exit 0", "no helper can be started"),
         ("printf 'nonsense' >&0; exec /bin/sleep 60", "no helper can be started: not a message"),
-        // A report on work that nobody has ordered: Made, with nothing behind it.
-        (
-            "printf '\\001\\000\\000' >&0; exec /bin/sleep 60",
-            "no helper can be started: unexpected",
-        ),
+        // A report on work that nobody has ordered: on no jobs.
+        ("printf '\\001\\000' >&0; exec /bin/sleep 60", "no helper can be started: unexpected"),
     ] {
         let stats = check(script, expect);
         assert_eq!((stats.failed, stats.started), (1, 0), "{script}");
@@ -78,6 +75,14 @@ fn a_helper_that_dies_speaks_nonsense_or_is_silent_is_replaced_once() {
         (format!("{hear}{READY}{hear}exit 1"), "its helper died of it"),
         (format!("{READY}printf 'nonsense' >&0; {SILENCE}"), "not a message"),
         (format!("{READY}{READY}{SILENCE}"), "unexpected: Ready"),
+        (format!("{READY}printf '\\001\\000' >&0; {SILENCE}"), "the ends of 0 jobs, of 1"),
+        // Two ends, both of a job without result.
+        (format!("{READY}printf '\\001\\002\\001\\000\\001\\000' >&0; {SILENCE}"), "2 jobs, of 1"),
+        // Made, of 100 bytes behind the report, of which three came.
+        (
+            format!("{READY}printf '\\001\\001\\000\\000\\144\\000abc' >&0; {SILENCE}"),
+            "of which 3 came",
+        ),
         (format!("{READY}{SILENCE}"), "it took longer than"),
     ] {
         let pool = pool(&script);
@@ -101,16 +106,48 @@ fn a_result_that_is_none_is_not_taken() {
         ("\\200\\200\\200\\001", "2097152 bytes, of 1048576 allowed"), // 2 MiB
         ("\\377\\377\\377\\377\\377\\377\\377\\377\\377\\001", "of 1048576 allowed"), // all there are
     ] {
-        let script = format!("{READY}printf '\\001\\001{len}\\000' >&0; {SILENCE}");
+        let script = format!("{READY}printf '\\001\\001\\000\\001{len}\\000' >&0; {SILENCE}");
         let stats = check(&script, expect);
         assert_eq!((stats.failed, stats.made, stats.died), (1, 0, 0), "{script}");
     }
 }
 
+/// Each helper does one job, and dies of what it is told next, be it one job or several.
+#[test]
+fn those_who_were_told_together_are_tried_one_by_one() {
+    let hear = "/usr/bin/head -c 1 >/dev/null; ";
+    let script = format!("{hear}{READY}{hear}printf '\\001\\001\\001\\001' >&0; {hear}exit 1");
+    let pool = pool(&script);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let ended: Vec<_> = runtime.block_on(async {
+        let begun: Vec<_> = (0..4)
+            .map(|key| {
+                let pool = pool.clone();
+                async move { pool.adapt(job(key), |_| {}).await }
+            })
+            .collect();
+        futures_util::future::join_all(begun).await
+    });
+    for outcome in ended {
+        assert!(matches!(outcome, Ok(Outcome::Original("unchanged"))), "{outcome:?}");
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.original, stats.failed, stats.refused), (4, 0, 0));
+    assert!(stats.died >= 1, "{stats:?}");
+}
+
+/// It has none, and says that another job has used it.
+#[test]
+fn a_file_is_not_asked_for_without_end() {
+    let script = format!("{READY}printf '\\001\\001\\003' >&0; {SILENCE}");
+    let stats = check(&script, "there is no file");
+    assert_eq!((stats.failed, stats.made, stats.died), (1, 0, 0));
+}
+
 #[test]
 fn what_it_says_is_cut_to_plain_text() {
     // Failed, with 5 bytes of which two would begin a line of their own in a log or a head.
-    let script = format!("{READY}printf '\\003\\005a\\r\\nbc' >&0; {SILENCE}");
+    let script = format!("{READY}printf '\\001\\001\\002\\005a\\r\\nbc' >&0; {SILENCE}");
     let pool = pool(&script);
     let outcome = run(&pool, 1);
     let Ok(Outcome::Failed(cause)) = outcome else { panic!("{outcome:?}") };

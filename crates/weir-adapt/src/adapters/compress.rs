@@ -110,10 +110,25 @@ fn code(input: &[u8], compress: &Compress, most: u64) -> Result<Adapted, AdaptEr
     }
 }
 
+/// At once: whoever streams takes a coder that is slower.
 fn gzip(input: &[u8], level: u32, output: &mut Bounded) -> io::Result<()> {
-    let mut encoder = flate2::write::GzEncoder::new(output, flate2::Compression::new(level));
-    encoder.write_all(input)?;
-    encoder.finish().map(drop)
+    let level = libdeflater::CompressionLvl::new(level as i32)
+        .map_err(|error| io::Error::other(format!("{error:?}")))?;
+    let mut encoder = libdeflater::Compressor::new(level);
+    let bound = encoder.gzip_compress_bound(input.len());
+    let mut bytes = vec![0; bound.min(usize::try_from(output.left).unwrap_or(usize::MAX))];
+    match encoder.gzip_compress(input, &mut bytes) {
+        Ok(len) => {
+            bytes.truncate(len);
+            bytes.shrink_to_fit();
+            output.bytes = bytes;
+            Ok(())
+        }
+        Err(libdeflater::CompressionError::InsufficientSpace) => {
+            output.is_over = true;
+            Ok(())
+        }
+    }
 }
 
 fn brotli(input: &[u8], level: u32, output: &mut Bounded) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +16,7 @@ use weir_arena::Arena;
 
 use super::PoolSettings;
 use crate::job::{Job, Piece};
-use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Place, Report};
+use crate::wire::{self, End, Heard, MESSAGE_BYTES_MAX, Order, Report, Work};
 
 /// How long a helper may take to begin.
 const BEGIN: Duration = Duration::from_secs(10);
@@ -33,17 +34,27 @@ pub(super) struct Helper {
     buffer: Vec<u8>,
     /// For a result; the helper has it, too.
     file: Option<OwnedFd>,
+    /// A job that failed may have begun to write.
+    is_spoilt: bool,
     /// What the kernel says of the time that it has run.
     times: Option<File>,
 }
 
-/// The end of a job, as a helper says it.
-pub(super) struct Said {
-    pub(super) report: Report,
-    /// What was behind the report.
-    pub(super) rest: Bytes,
-    /// Where the result is, if it is in a file.
-    pub(super) file: Option<OwnedFd>,
+/// What a helper says of jobs.
+pub(super) struct Said<'a> {
+    pub(super) ends: Vec<End>,
+    /// Small results, one after the other.
+    pub(super) rest: &'a [u8],
+    /// Where a large one is.
+    pub(super) file: &'a mut Option<OwnedFd>,
+}
+
+/// Jobs that a helper was told, and how long it may take for each of them.
+pub(super) struct AtWork {
+    time: Duration,
+    began: Instant,
+    /// Time that it had run by then.
+    used: Option<Duration>,
 }
 
 impl Helper {
@@ -66,69 +77,82 @@ impl Helper {
             .spawn()?;
         let times = File::open(format!("/proc/{}/schedstat", child.id())).ok();
         let buffer = vec![0; MESSAGE_BYTES_MAX];
-        let mut helper = Helper { child, socket: ours, buffer, file: None, times };
+        let mut helper =
+            Helper { child, socket: ours, buffer, file: None, is_spoilt: false, times };
         let arena = arena.reading_end()?;
         wire::send(&helper.socket, &Order::Begin, &[], Some(arena.as_fd()))?;
-        match helper.hear(BEGIN)? {
-            (Report::Ready { lacks }, _) => {
+        helper.wait(BEGIN)?;
+        match wire::receive(&helper.socket, &mut helper.buffer)? {
+            Some(Heard { message: Report::Ready { lacks }, .. }) => {
                 if !lacks.is_empty() {
                     tracing::debug!(?lacks, "a helper could not be confined by");
                 }
                 Ok(helper)
             }
-            (report, _) => Err(unexpected(&report)),
+            Some(heard) => Err(unexpected(&heard.message)),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
-    /// Has it do a job.
+    /// Tells it to do jobs.
     ///
     /// # Errors
-    /// `TimedOut` if it takes too long, `UnexpectedEof` if it died; then it must not be used again.
-    pub(super) fn work(&mut self, job: &Job, arena: &Arena) -> io::Result<Said> {
-        let input = job.input.iter().map(|part| piece(part, arena)).collect();
-        let tables = job.tables.iter().map(|part| piece(part, arena)).collect();
-        let order = Order::Work { input, tables, recipe: job.recipe.clone(), limits: job.limits };
+    /// `InvalidInput` if they are too much for one order: then the helper knows nothing of it.
+    /// What the system says otherwise; then it must not be used again.
+    pub(super) fn begin(&mut self, jobs: &[&Job], arena: &Arena) -> io::Result<AtWork> {
+        let mut behind = Vec::new();
+        let mut pieces = |parts: &[Bytes]| -> Vec<Piece> {
+            parts.iter().map(|part| piece(part, arena, &mut behind)).collect()
+        };
+        let mut works = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let (input, tables) = (pieces(&job.input), pieces(&job.tables));
+            works.push(Work { input, tables, recipe: job.recipe.clone(), limits: job.limits });
+        }
+        let order = Order::Work(works);
+        if mem::take(&mut self.is_spoilt) {
+            self.file = None;
+        }
         match &self.file {
-            Some(_) => wire::send(&self.socket, &order, &[], None)?,
+            Some(_) => wire::send(&self.socket, &order, &behind, None)?,
             None => {
                 let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
                 let file = rustix::fs::memfd_create("weir-variant", flags)?;
-                wire::send(&self.socket, &order, &[], Some(file.as_fd()))?;
+                wire::send(&self.socket, &order, &behind, Some(file.as_fd()))?;
                 self.file = Some(file);
             }
         }
-        let (report, rest) = self.end_of(job)?;
-        // A job that failed may have begun to write.
-        let is_used = match report {
-            Report::Made { place: Place::Behind, .. } | Report::Original { .. } => false,
-            Report::Made { place: Place::File { .. }, .. } | Report::Failed { .. } => true,
-            Report::Ready { .. } => return Err(unexpected(&report)),
-        };
-        let file = if is_used { self.file.take() } else { None };
-        Ok(Said { report, rest, file })
+        let time = jobs.iter().map(|job| job.limits.time).max().unwrap_or_default();
+        Ok(AtWork { time, began: Instant::now(), used: self.cpu() })
     }
 
-    /// What it says when it has done with a job.
-    fn end_of(&mut self, job: &Job) -> io::Result<(Report, Bytes)> {
-        let (began, used) = (Instant::now(), self.cpu());
+    /// Waits for the ends of jobs.
+    ///
+    /// # Errors
+    /// `TimedOut` if it takes too long, `UnexpectedEof` if it died; then it must not be used again.
+    pub(super) fn ends(&mut self, work: &AtWork) -> io::Result<Said<'_>> {
         // One that nobody lets run takes longer, and is not to blame for it.
-        let most = job.limits.time * STARVED;
-        let mut patience = job.limits.time;
-        loop {
-            match self.hear(patience) {
-                Ok(heard) => return Ok(heard),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    let ran = self.cpu().zip(used).map(|(now, used)| now.saturating_sub(used));
-                    // What the kernel does not tell counts as run.
-                    let left =
-                        ran.map_or(Duration::ZERO, |ran| job.limits.time.saturating_sub(ran));
-                    if left.is_zero() || began.elapsed() >= most {
-                        return Err(error);
-                    }
-                    patience = left.max(LOOK);
-                }
-                Err(error) => return Err(error),
+        let most = work.time * STARVED;
+        let mut patience = work.time;
+        while let Err(error) = self.wait(patience) {
+            if error.kind() != io::ErrorKind::TimedOut {
+                return Err(error);
             }
+            let ran = self.cpu().zip(work.used).map(|(now, used)| now.saturating_sub(used));
+            // What the kernel does not tell counts as run.
+            let left = ran.map_or(Duration::ZERO, |ran| work.time.saturating_sub(ran));
+            if left.is_zero() || work.began.elapsed() >= most {
+                return Err(error);
+            }
+            patience = left.max(LOOK);
+        }
+        match wire::receive(&self.socket, &mut self.buffer)? {
+            Some(Heard { message: Report::Done(ends), rest, .. }) => {
+                self.is_spoilt |= ends.iter().any(|end| matches!(end, End::Failed { .. }));
+                Ok(Said { ends, rest, file: &mut self.file })
+            }
+            Some(heard) => Err(unexpected(&heard.message)),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
@@ -140,8 +164,8 @@ impl Helper {
         std::str::from_utf8(ran).ok()?.parse().ok().map(Duration::from_nanos)
     }
 
-    /// Waits for a report, and what is behind it.
-    fn hear(&mut self, patience: Duration) -> io::Result<(Report, Bytes)> {
+    /// Waits until there is a report, or none can come any more.
+    fn wait(&self, patience: Duration) -> io::Result<()> {
         let end = Instant::now() + patience;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -149,14 +173,11 @@ impl Helper {
             let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
             match poll(&mut fds, Some(&timeout)) {
                 Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-                Ok(_) => break,
+                Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let heard = wire::receive(&self.socket, &mut self.buffer)?;
-        let heard = heard.ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok((heard.message, Bytes::copy_from_slice(heard.rest)))
     }
 }
 
@@ -169,10 +190,14 @@ impl Drop for Helper {
     }
 }
 
-fn piece(part: &Bytes, arena: &Arena) -> Piece {
+fn piece(part: &Bytes, arena: &Arena, behind: &mut Vec<u8>) -> Piece {
+    let len = part.len() as u64;
     match arena.offset_of(part) {
-        Some(offset) => Piece::Stored { offset, len: part.len() as u64 },
-        None => Piece::Inline(part.to_vec()),
+        Some(offset) => Piece::Stored { offset, len },
+        None => {
+            behind.extend_from_slice(part);
+            Piece::Behind { len }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod child;
 mod foreman;
 mod queue;
 mod strikes;
+mod word;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -20,9 +21,9 @@ use weir_arena::Arena;
 
 use self::queue::Queue;
 use self::strikes::Strikes;
+pub use self::word::{Judged, judge_packet};
 use crate::cost::DEAR;
-use crate::job::{Job, Limits, Outcome};
-use crate::wire::{self, Place};
+use crate::job::{Job, Outcome};
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -35,20 +36,6 @@ pub struct PoolSettings {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-}
-
-/// What the pool takes a helper's packet for, before it looks at a result in a file: so many bytes,
-/// and what was done; or the end of the job. Helpers work on what others have sent and may have
-/// fallen to them: for those who try what this withstands.
-///
-/// # Errors
-/// `InvalidData` for what is no message; a helper that sends it is ended.
-pub fn judge(packet: &[u8], limits: &Limits) -> io::Result<Result<(u64, String), Outcome>> {
-    let (report, rest) = wire::parse(packet)?;
-    Ok(foreman::judge(report, rest, limits).map(|(place, detail)| match place {
-        Place::Behind => (rest.len() as u64, detail),
-        Place::File { len } => (len, detail),
-    }))
 }
 
 /// Who goes first.
@@ -226,8 +213,7 @@ impl Pool {
         job: Job,
         then: impl FnOnce(&Outcome) + Send + 'static,
     ) -> Result<(), Refused> {
-        let input_bytes = job.input.iter().map(|piece| piece.len() as u64).sum();
-        let is_dear = job.recipe.cost(input_bytes) > DEAR;
+        let is_dear = job.recipe.cost(job.input_bytes()) > DEAR;
         let priority = if is_dear { Priority::Dear } else { Priority::Cheap };
         self.submit(job, Box::new(then), priority, None)
     }

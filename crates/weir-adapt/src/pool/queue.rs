@@ -67,6 +67,13 @@ impl Queue {
             false => cheap.pop_front().or_else(|| dear.pop_front()),
         }
     }
+
+    /// The next one, if it is to be had and does not cost much.
+    pub(super) fn pop_if(&mut self, is_wanted: impl FnOnce(&Task) -> bool) -> Option<Task> {
+        let [awaited, cheap, _] = &mut self.kinds;
+        let kind = if awaited.is_empty() { cheap } else { awaited };
+        kind.pop_front_if(|task| is_wanted(task))
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +128,17 @@ mod tests {
             assert_eq!(push(&mut queue, key, priority), expected, "{key}");
         }
         assert_eq!(keys(&mut queue), [5, 6, 2]);
+    }
+
+    #[test]
+    fn what_is_awaited_is_not_passed_by() {
+        let mut queue = Queue::new(9);
+        for (key, priority) in [(1, Awaited), (2, Cheap), (3, Dear)] {
+            push(&mut queue, key, priority).unwrap();
+        }
+        let mut take = |wanted: u128| queue.pop_if(|task| task.job.key == wanted).is_some();
+        assert_eq!([2, 1, 3, 2, 3].map(&mut take), [false, true, false, true, false]);
+        assert_eq!(queue.len(), 1);
     }
 
     #[test]
