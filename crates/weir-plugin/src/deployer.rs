@@ -65,7 +65,7 @@ impl Deployer {
 }
 
 fn serve(inner: &Weak<Inner>, work: &Receiver<Job>) {
-    crate::thread::begin();
+    weir_work::begin();
     let mut has_more_to_do = false;
     loop {
         let job = match has_more_to_do {

@@ -102,7 +102,7 @@ fn config() -> Config {
 }
 
 fn watch(engine: &wasmtime::EngineWeak) {
-    crate::thread::begin();
+    weir_work::begin();
     loop {
         let busy = running::is_any();
         match engine.upgrade() {

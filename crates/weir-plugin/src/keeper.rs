@@ -48,7 +48,7 @@ impl Keeper {
 }
 
 fn keep(tasks: &mpsc::Receiver<Task>) {
-    crate::thread::begin();
+    weir_work::begin();
     let mut resting: BinaryHeap<Reverse<Resting>> = BinaryHeap::new();
     loop {
         let next = resting.peek().map(|Reverse(first)| first.until);

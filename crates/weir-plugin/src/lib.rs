@@ -57,7 +57,6 @@ mod tally;
 mod tap;
 #[cfg(test)]
 mod test_support;
-mod thread;
 mod timer;
 mod trial;
 mod views;
@@ -90,5 +89,4 @@ pub use shared::{Commons, MetricKind, MetricReading, PluginMetrics};
 pub use stats::Stats;
 pub use stream::{LateEnd, Stream, enter_place};
 pub use tap::{Cut, Ear, Tap, Way};
-pub use thread::begin_threads_with;
 pub use views::{CanaryView, Counted, Details, HistoryEntry, State, Summary};

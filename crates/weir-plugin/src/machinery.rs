@@ -10,11 +10,6 @@ use crate::place::Threads;
 use crate::problem::PluginError;
 use crate::stream::enter_place;
 
-/// What takes long gets what requests leave, but must not starve under full load: of a processor
-/// that a worker wants too, a thread gets a tenth at this value (sched(7): weight 110 of 1024), and
-/// at 19 one part in seventy, so that what takes an eighth of a second took eight.
-pub(crate) const NICE: i32 = 10;
-
 /// Engine, keeper and threads.
 pub(crate) struct Machinery {
     pub(crate) engine: Engine,
@@ -56,19 +51,10 @@ fn long_thread(number: usize, place: usize) -> std::io::Result<(Handle, oneshot:
     let handle = runtime.handle().clone();
     let (end, ended) = oneshot::channel::<()>();
     std::thread::Builder::new().name(format!("plugin-long-{number}")).spawn(move || {
-        crate::thread::begin();
-        yield_to_others(NICE);
+        weir_work::begin_yielding();
         enter_place(place);
         // Either way the sender is gone.
         let _ = runtime.block_on(ended);
     })?;
     Ok((handle, end))
-}
-
-/// Lowers the priority of the calling thread: on Linux nice is a thread's own, whatever POSIX says
-/// (setpriority(2), "C library/kernel differences").
-pub(crate) fn yield_to_others(nice: i32) {
-    if let Err(cause) = rustix::process::setpriority_process(None, nice) {
-        tracing::debug!(%cause, "a thread of plugins keeps its priority");
-    }
 }

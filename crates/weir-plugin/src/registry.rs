@@ -18,7 +18,7 @@ use crate::configured::Prepared;
 use crate::deploy::{Deployed, Deployment};
 use crate::deployer::Deployer;
 use crate::engine::Engine;
-use crate::machinery::{Machinery, NICE, yield_to_others};
+use crate::machinery::Machinery;
 use crate::module::Compiled;
 use crate::plugin::{Plugin, Totals};
 use crate::problem::PluginError;
@@ -224,11 +224,11 @@ impl Plugins {
 fn warm_up(inner: &Arc<Inner>) {
     let inner = Arc::clone(inner);
     let warming = std::thread::Builder::new().name("plugin-warm-up".to_owned()).spawn(move || {
-        crate::thread::begin();
+        weir_work::begin();
         // First: what is started there is not to have a low priority.
         if let Ok(machinery) = inner.machinery() {
             drop(inner);
-            yield_to_others(NICE);
+            weir_work::yield_to_others(weir_work::NICE);
             machinery.engine.warm_up();
         }
     });

@@ -32,7 +32,7 @@ impl Inner {
             let inner = Arc::clone(self);
             let told =
                 std::thread::Builder::new().name("plugin-change".to_owned()).spawn(move || {
-                    crate::thread::begin();
+                    weir_work::begin();
                     inner.tell();
                 });
             if let Err(cause) = told {

@@ -13,7 +13,6 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::limits::{
     COMPILER_THREADS_MAX, DEPLOYMENTS_MAX, DEPLOYMENTS_WAITING_MAX, MODULE_SMALL_BYTES,
 };
-use crate::machinery::{NICE, yield_to_others};
 use crate::problem::PluginError;
 
 /// Compilers recurse.
@@ -122,10 +121,7 @@ impl Workshop {
             .num_threads(threads.min(COMPILER_THREADS_MAX))
             .stack_size(STACK_BYTES)
             .thread_name(|number| format!("plugin-code-{number}"))
-            .start_handler(|_| {
-                crate::thread::begin();
-                yield_to_others(NICE);
-            })
+            .start_handler(|_| weir_work::begin_yielding())
             .build()
             .map_err(|cause| PluginError::Machine { cause: format!("no thread: {cause}") })?;
         Ok(self.pools[lane].get_or_init(|| pool))
@@ -172,8 +168,7 @@ impl Bench {
         let panicked =
             || PluginError::Machine { cause: "the change panicked: a defect of Weir".to_owned() };
         let make = move || {
-            crate::thread::begin();
-            yield_to_others(NICE);
+            weir_work::begin_yielding();
             catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err(panicked()))
         };
         std::thread::scope(|scope| {

@@ -79,7 +79,7 @@ impl Ready {
     /// The first thing that cannot be bound or opened.
     pub fn new(config: Config) -> Result<Ready, StartError> {
         weir_plugin::inspect(&config)?;
-        weir_plugin::begin_threads_with(worker::forgo_privileges);
+        weir_work::begin_threads_with(worker::forgo_privileges);
         let workers = config.server.workers.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });

@@ -38,22 +38,13 @@ pub(super) fn run(shared: &Shared) {
 /// The next job, with those that can be done together with it. Leaves to other helpers their
 /// share.
 fn next(shared: &Shared) -> Option<Vec<Task>> {
-    let mut state = shared.state.lock();
-    let first = loop {
-        if state.is_closed {
-            return None;
-        }
-        match state.queue.pop() {
-            Some(task) => break task,
-            None => shared.has_work.wait(&mut state),
-        }
-    };
-    let share = state.queue.len() / shared.settings.helpers.max(1);
+    let (first, mut line) = shared.line.next_and_others()?;
+    let share = line.waiting() / shared.settings.helpers.max(1);
     let mut cost = cost(&first.job);
     let mut tasks = vec![first];
     while tasks.len() <= share.min(TOGETHER_MAX - 1) && cost <= TOGETHER_COST {
         let left = TOGETHER_COST - cost;
-        let Some(task) = state.queue.pop_if(|task| self::cost(&task.job) <= left) else { break };
+        let Some(task) = line.pop_if(|task| self::cost(&task.job) <= left) else { break };
         cost += self::cost(&task.job);
         tasks.push(task);
     }
@@ -100,7 +91,7 @@ impl Foreman<'_> {
             match halt {
                 Halt::NotStarted(error) => {
                     // Or everybody who asks would have it tried.
-                    self.shared.state.lock().strikes.died(task.job.key, Instant::now());
+                    self.shared.line.lock().beside.strikes.died(task.job.key, Instant::now());
                     last = format!("no helper can be started: {error}");
                     break;
                 }
@@ -112,7 +103,7 @@ impl Foreman<'_> {
                 }
                 Halt::Died(cause) => {
                     last = cause;
-                    if !self.shared.state.lock().strikes.died(task.job.key, Instant::now()) {
+                    if !self.shared.line.lock().beside.strikes.died(task.job.key, Instant::now()) {
                         break;
                     }
                 }
@@ -232,7 +223,7 @@ fn death(error: &io::Error, took: Duration) -> String {
 fn finish(shared: &Shared, Task { job, then }: Task, outcome: &Outcome) {
     count(shared, &job, outcome);
     then(outcome);
-    let waiters = shared.state.lock().waiters.remove(&job.key);
+    let waiters = shared.line.lock().beside.waiters.remove(&job.key);
     for waiter in waiters.into_iter().flatten() {
         // Whoever has gone needs no answer.
         let _ = waiter.send(outcome.clone());

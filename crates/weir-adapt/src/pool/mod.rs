@@ -1,9 +1,8 @@
-//! The server's side: a bounded queue of jobs before helper processes. Each helper has a thread
+//! The server's side: a bounded line of jobs before helper processes. Each helper has a thread
 //! here, which sleeps while the helper works. All who ask for the same share one job.
 
 mod child;
 mod foreman;
-mod queue;
 mod strikes;
 mod word;
 
@@ -15,11 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 use weir_arena::Arena;
+use weir_work::{Line, Rank};
 
-use self::queue::Queue;
 use self::strikes::Strikes;
 pub use self::word::{Judged, judge_packet};
 use crate::cost::DEAR;
@@ -36,17 +34,6 @@ pub struct PoolSettings {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-}
-
-/// Who goes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Priority {
-    /// Somebody waits for it.
-    Awaited,
-    /// Nobody does: whoever comes later will have it.
-    Cheap,
-    /// Likewise, and it costs more than [`DEAR`].
-    Dear,
 }
 
 /// Why a job is not even begun.
@@ -67,6 +54,15 @@ impl Refused {
             Refused::Full => "queue-full",
             Refused::Deadly => "quarantined",
             Refused::Closed => "closed",
+        }
+    }
+}
+
+impl<T> From<weir_work::Refused<T>> for Refused {
+    fn from(refused: weir_work::Refused<T>) -> Refused {
+        match refused {
+            weir_work::Refused::Full(_) => Refused::Full,
+            weir_work::Refused::Closed(_) => Refused::Closed,
         }
     }
 }
@@ -108,18 +104,16 @@ pub struct Pool {
 struct Shared {
     settings: PoolSettings,
     arena: Arena,
-    state: Mutex<State>,
-    /// There is work, or nothing more comes.
-    has_work: Condvar,
+    line: Line<Task, Beside>,
     counters: Counters,
 }
 
-struct State {
-    queue: Queue,
+/// What is kept beside the jobs that wait.
+#[derive(Default)]
+struct Beside {
     /// Jobs that wait or are being done, by their keys, with those who wait for their ends.
     waiters: HashMap<u128, Vec<oneshot::Sender<Outcome>>>,
     strikes: Strikes,
-    is_closed: bool,
 }
 
 #[derive(Default)]
@@ -150,11 +144,11 @@ struct Ends(Arc<Shared>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.is_closed = true;
-        state.waiters.clear();
-        drop(state);
-        self.0.has_work.notify_all();
+        let mut line = self.0.line.lock();
+        let waited = line.close();
+        let told = std::mem::take(&mut line.beside.waiters);
+        drop(line);
+        drop((waited, told));
     }
 }
 
@@ -164,25 +158,21 @@ impl Pool {
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(settings: PoolSettings, arena: Arena) -> io::Result<Pool> {
-        let state = State {
-            queue: Queue::new(settings.queue),
-            waiters: HashMap::new(),
-            strikes: Strikes::default(),
-            is_closed: false,
-        };
         let helpers = settings.helpers;
         let shared = Arc::new(Shared {
+            line: Line::new(settings.queue, Beside::default()),
             settings,
             arena,
-            state: Mutex::new(state),
-            has_work: Condvar::new(),
             counters: Counters::default(),
         });
         let pool = Pool { _ends: Arc::new(Ends(Arc::clone(&shared))), shared };
         for number in 0..helpers {
             let shared = Arc::clone(&pool.shared);
             let thread = std::thread::Builder::new().name(format!("adapt-{number}"));
-            thread.spawn(move || foreman::run(&shared))?;
+            thread.spawn(move || {
+                weir_work::begin();
+                foreman::run(&shared);
+            })?;
         }
         Ok(pool)
     }
@@ -199,7 +189,7 @@ impl Pool {
         then: impl FnOnce(&Outcome) + Send + 'static,
     ) -> Result<Outcome, Refused> {
         let (sender, receiver) = oneshot::channel();
-        self.submit(job, Box::new(then), Priority::Awaited, Some(sender))?;
+        self.submit(job, Box::new(then), Rank::Awaited, Some(sender))?;
         receiver.await.map_err(|_| Refused::Closed)
     }
 
@@ -214,13 +204,13 @@ impl Pool {
         then: impl FnOnce(&Outcome) + Send + 'static,
     ) -> Result<(), Refused> {
         let is_dear = job.recipe.cost(job.input_bytes()) > DEAR;
-        let priority = if is_dear { Priority::Dear } else { Priority::Cheap };
-        self.submit(job, Box::new(then), priority, None)
+        let rank = if is_dear { Rank::Dear } else { Rank::Cheap };
+        self.submit(job, Box::new(then), rank, None)
     }
 
     /// Whether a job waits or is being done.
     pub fn is_pending(&self, key: u128) -> bool {
-        self.shared.state.lock().waiters.contains_key(&key)
+        self.shared.line.lock().beside.waiters.contains_key(&key)
     }
 
     /// Waits for the end of a job that was begun. It goes before those that nobody waits for.
@@ -233,9 +223,9 @@ impl Pool {
 
     fn end_of(&self, key: u128) -> Option<oneshot::Receiver<Outcome>> {
         let (sender, receiver) = oneshot::channel();
-        let mut state = self.shared.state.lock();
-        state.waiters.get_mut(&key)?.push(sender);
-        state.queue.raise(key);
+        let mut line = self.shared.line.lock();
+        line.beside.waiters.get_mut(&key)?.push(sender);
+        line.raise(|task| task.job.key == key);
         Some(receiver)
     }
 
@@ -243,10 +233,10 @@ impl Pool {
         &self,
         job: Job,
         then: Then,
-        priority: Priority,
+        rank: Rank,
         waiter: Option<oneshot::Sender<Outcome>>,
     ) -> Result<(), Refused> {
-        let submitted = self.try_submit(Task { job: Box::new(job), then }, priority, waiter);
+        let submitted = self.try_submit(Task { job: Box::new(job), then }, rank, waiter);
         if submitted.is_err() {
             self.shared.counters.refused.fetch_add(1, Relaxed);
         }
@@ -256,33 +246,31 @@ impl Pool {
     fn try_submit(
         &self,
         task: Task,
-        priority: Priority,
+        rank: Rank,
         waiter: Option<oneshot::Sender<Outcome>>,
     ) -> Result<(), Refused> {
         let key = task.job.key;
-        let mut state = self.shared.state.lock();
-        if state.is_closed || self.shared.settings.helpers == 0 {
+        let mut line = self.shared.line.lock();
+        if line.is_closed() || self.shared.settings.helpers == 0 {
             return Err(Refused::Closed);
         }
-        if state.strikes.is_deadly(key, Instant::now()) {
+        if line.beside.strikes.is_deadly(key, Instant::now()) {
             return Err(Refused::Deadly);
         }
-        if let Some(waiters) = state.waiters.get_mut(&key) {
+        if let Some(waiters) = line.beside.waiters.get_mut(&key) {
             waiters.extend(waiter);
-            if priority == Priority::Awaited {
-                state.queue.raise(key);
+            if rank == Rank::Awaited {
+                line.raise(|task| task.job.key == key);
             }
             self.shared.counters.shared.fetch_add(1, Relaxed);
             return Ok(());
         }
-        // One of a lower priority may make room.
-        let out = state.queue.push(task, priority).map_err(|_| Refused::Full)?;
+        // One of a lower rank may make room.
+        let out = line.push(task, rank)?;
         if let Some(out) = &out {
-            state.waiters.remove(&out.job.key);
+            line.beside.waiters.remove(&out.job.key);
         }
-        state.waiters.insert(key, waiter.into_iter().collect());
-        drop(state);
-        self.shared.has_work.notify_one();
+        line.beside.waiters.insert(key, waiter.into_iter().collect());
         Ok(())
     }
 
@@ -301,7 +289,7 @@ impl Pool {
             busy_us: of(&counters.busy_us),
             bytes_in: of(&counters.bytes_in),
             bytes_out: of(&counters.bytes_out),
-            waiting: self.shared.state.lock().queue.len() as u64,
+            waiting: self.shared.line.lock().waiting() as u64,
         }
     }
 }

@@ -1,20 +1,15 @@
 //! The threads that streams are worked on by.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
+use weir_work::{Line, Rank, Refused};
 
 use super::Chain;
 use crate::adapters::AdaptError;
-
-/// Their priority, as nice has it: where workers take all there is, each gets a tenth of what one
-/// of those gets, so that streams slow down and do not stand still.
-const NICE: i32 = 10;
 
 /// What is to be done for a stream.
 #[derive(Debug)]
@@ -39,20 +34,13 @@ pub struct Coders {
 struct Shared {
     threads: usize,
     streams_max: usize,
-    queue: Mutex<Queue>,
-    ready: Condvar,
+    /// Pieces that wait, and how many threads there are.
+    line: Line<Job, usize>,
     open: AtomicUsize,
     begun: AtomicU64,
     refused: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    threads: usize,
-    is_over: bool,
 }
 
 struct Job {
@@ -108,8 +96,8 @@ impl Coders {
         let shared = Arc::new(Shared {
             threads: threads.max(1),
             streams_max,
-            queue: Mutex::default(),
-            ready: Condvar::new(),
+            // A stream has one piece under way.
+            line: Line::new(streams_max, 0),
             open: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -209,45 +197,55 @@ impl Coder {
 
 impl Drop for Coder {
     fn drop(&mut self) {
+        // Before its place is given away: what waits of it is known to be in vain then.
+        self.under_way = None;
         self.shared.open.fetch_sub(1, Relaxed);
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.queue.lock().is_over = true;
-        self.0.ready.notify_all();
+        let waited = self.0.line.lock().close();
+        drop(waited);
     }
 }
 
 impl Shared {
     fn put(self: &Arc<Shared>, job: Job) {
-        let mut queue = self.queue.lock();
-        queue.jobs.push_back(job);
+        let mut line = self.line.lock();
+        let pushed = line.push(job, Rank::Awaited).or_else(|refused| match refused {
+            Refused::Full(job) => {
+                // Of some of them the client is gone: there is a place for each that is not.
+                line.retain(|job| !job.done.is_closed());
+                line.push(job, Rank::Awaited)
+            }
+            closed => Err(closed),
+        });
+        if pushed.is_err() {
+            return;
+        }
         // One more thread as long as jobs find all others busy, or perhaps so.
-        if queue.threads < self.threads && queue.jobs.len() > queue.threads.saturating_sub(1) {
+        if line.beside < self.threads && line.waiting() > line.beside.saturating_sub(1) {
             let shared = Arc::clone(self);
-            let name = format!("stream-{}", queue.threads);
+            let name = format!("stream-{}", line.beside);
             let thread = std::thread::Builder::new().name(name);
             match thread.spawn(move || shared.work()) {
-                Ok(_) => queue.threads += 1,
+                Ok(_) => line.beside += 1,
                 // Those that there are do it; without any the stream ends.
-                Err(cause) if queue.threads == 0 => {
+                Err(cause) if line.beside == 0 => {
                     tracing::error!(%cause, "no thread that adapts streams");
-                    queue.jobs.clear();
+                    line.retain(|_| false);
                 }
                 Err(_) => {}
             }
         }
-        drop(queue);
-        self.ready.notify_one();
     }
 
     fn work(&self) {
-        if let Err(cause) = rustix::process::setpriority_process(None, NICE) {
-            tracing::debug!(%cause, "a thread of streams keeps its priority");
-        }
-        while let Some(Job { mut chain, work, done }) = self.next() {
+        // Where workers take all there is, each of these threads gets a tenth of what one of those
+        // gets, so that streams slow down and do not stand still.
+        weir_work::begin_yielding();
+        while let Some(Job { mut chain, work, done }) = self.line.next() {
             if done.is_closed() {
                 // The client is gone.
                 continue;
@@ -261,19 +259,6 @@ impl Shared {
                 };
                 made.map(|made| (chain, made))
             }));
-        }
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if queue.is_over {
-                return None;
-            }
-            if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
-            }
-            self.ready.wait(&mut queue);
         }
     }
 }
@@ -335,6 +320,25 @@ mod tests {
         let stats = coders.stats();
         assert_eq!((stats.open, stats.begun, stats.refused), (0, 16, 1));
         assert!(stats.bytes_in > 0 && stats.bytes_out > 0);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_takes_no_place_in_the_line() {
+        let coders = Coders::new(1, 2);
+        let piece = || Work::Piece(vec![0; 1 << 20].into());
+        let mut first = coders.begin(gzip()).unwrap();
+        first.start(piece());
+        for _ in 0..20 {
+            let mut coder = coders.begin(gzip()).unwrap();
+            coder.start(piece());
+            assert!(coders.shared.line.lock().waiting() <= 2);
+        }
+        assert!(!poll_fn(|cx| first.poll_done(cx)).await.unwrap().is_empty());
+        let mut last = coders.begin(gzip()).unwrap();
+        last.start(piece());
+        drop(coders);
+        // Done or not, it ends.
+        drop(poll_fn(|cx| last.poll_done(cx)).await);
     }
 
     #[tokio::test]
