@@ -5,4 +5,5 @@
 pub mod egress;
 pub mod error;
 pub mod files;
+pub mod names;
 pub mod upstream;

@@ -24,8 +24,7 @@ use super::request::Outgoing;
 use super::server::Server;
 use super::stream::{Link, Open, Socket, Stream, Wire};
 use super::tls::{Tls, is_http2};
-use super::way::Way;
-use crate::egress::Egress;
+use super::way::{Exit, Way};
 use crate::error::{ErrorKind, OriginError};
 
 /// A shared HTTP/2 connection.
@@ -68,7 +67,7 @@ pub(super) struct Connector {
     timeout: Duration,
     tls: Option<Tls>,
     /// Where it may connect to; `None` means wherever its servers are.
-    egress: Option<Arc<Egress>>,
+    exit: Option<Exit>,
     http2: http2::Builder<TokioExecutor>,
 }
 
@@ -89,10 +88,10 @@ impl Connector {
             let cause = "there are no roots to verify it by";
             return Err(OriginError::new(ErrorKind::Config, &*config.name, cause));
         }
-        Ok(Connector::with(config, way.tls.clone(), Some(Arc::clone(&way.egress))))
+        Ok(Connector::with(config, way.tls.clone(), Some(way.requests.clone())))
     }
 
-    fn with(config: &Upstream, tls: Option<Tls>, egress: Option<Arc<Egress>>) -> Connector {
+    fn with(config: &Upstream, tls: Option<Tls>, exit: Option<Exit>) -> Connector {
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -102,7 +101,7 @@ impl Connector {
             .keep_alive_interval(HTTP2_PING_INTERVAL)
             .keep_alive_timeout(HTTP2_PING_TIMEOUT);
         let (protocol, timeout) = (config.protocol, config.connect_timeout);
-        Connector { protocol, timeout, tls, egress, http2 }
+        Connector { protocol, timeout, tls, exit, http2 }
     }
 
     /// Whether connections to `server` are, or may turn out to be, shared HTTP/2 connections.
@@ -147,7 +146,7 @@ impl Connector {
         http1_only: bool,
         open: Open,
     ) -> Result<Fresh, OriginError> {
-        let socket = dial(&server.target, resolved, &server.name, self.egress.as_deref()).await?;
+        let socket = dial(&server.target, resolved, &server.name, self.exit.as_ref()).await?;
         let prior_knowledge = self.protocol == UpstreamProtocol::Http2;
         let (stream, http2) = match (&self.tls, &server.tls_name) {
             (Some(tls), Some(name)) => {

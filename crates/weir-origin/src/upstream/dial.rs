@@ -15,29 +15,34 @@ use weir_config::Target;
 
 use super::limits::{ADDRESS_STAGGER, ADDRESSES_MAX, DNS_FRESH, DNS_STALE};
 use super::stream::Socket;
+use super::way::Exit;
 use crate::egress::{Denied, Egress};
-use crate::error::{ErrorKind, OriginError};
+use crate::error::{BoxError, ErrorKind, OriginError};
+use crate::names::{Names, Unknown};
 
 /// The last answer for one server's name.
 #[derive(Debug, Default)]
 pub(super) struct Resolved(Mutex<Option<(Instant, Arc<[SocketAddr]>)>>);
 
-/// Connects to `target`, without a time limit of its own; where `egress` says that it may go.
+/// Connects to `target`, without a time limit of its own; by `exit`, where that leads.
 pub(super) async fn dial(
     target: &Target,
     resolved: &Resolved,
     server: &str,
-    egress: Option<&Egress>,
+    exit: Option<&Exit>,
 ) -> Result<Socket, OriginError> {
     match target {
         Target::Unix(path) => unix(path).await.map_err(|error| connect_error(server, error)),
         Target::Host(host, port) => {
             let addresses: Arc<[SocketAddr]> = match literal(host) {
                 Some(address) => [SocketAddr::new(address, *port)].into(),
-                None => resolved.lookup(host, *port, server).await?,
+                None => {
+                    let names = exit.map(|exit| &exit.names);
+                    resolved.lookup((host, *port), names, server).await?
+                }
             };
-            let tcp = match egress {
-                Some(egress) => go_out(egress, (host, *port), &addresses, server).await?,
+            let tcp = match exit {
+                Some(exit) => go_out(&exit.egress, (host, *port), &addresses, server).await?,
                 None => race(&addresses, TcpStream::connect)
                     .await
                     .map_err(|error| connect_error(server, error))?,
@@ -67,27 +72,24 @@ async fn go_out(
 }
 
 impl Resolved {
+    /// Looks a server up, by `names` if it is clients who choose them.
     async fn lookup(
         &self,
-        host: &str,
-        port: u16,
+        (host, port): (&str, u16),
+        names: Option<&Arc<Names>>,
         server: &str,
     ) -> Result<Arc<[SocketAddr]>, OriginError> {
         if let Some(addresses) = self.younger_than(DNS_FRESH) {
             return Ok(addresses);
         }
-        let answer = tokio::net::lookup_host((host, port)).await;
-        let addresses: io::Result<Arc<[SocketAddr]>> =
-            answer.map(|found| found.take(ADDRESSES_MAX).collect());
-        match addresses {
-            Ok(addresses) if !addresses.is_empty() => {
+        match addresses(host, port, names).await {
+            Ok(addresses) => {
                 *self.0.lock() = Some((Instant::now(), Arc::clone(&addresses)));
                 Ok(addresses)
             }
-            failed => self.younger_than(DNS_STALE).ok_or_else(|| match failed {
-                Ok(_) => OriginError::new(ErrorKind::Resolve, server, "the name has no address"),
-                Err(error) => OriginError::new(ErrorKind::Resolve, server, error),
-            }),
+            Err((kind, cause)) => {
+                self.younger_than(DNS_STALE).ok_or_else(|| OriginError::new(kind, server, cause))
+            }
         }
     }
 
@@ -95,6 +97,32 @@ impl Resolved {
         let cached = self.0.lock();
         let (at, addresses) = cached.as_ref()?;
         (at.elapsed() < age).then(|| Arc::clone(addresses))
+    }
+}
+
+/// Asks for the addresses of a name, at least one.
+async fn addresses(
+    host: &str,
+    port: u16,
+    names: Option<&Arc<Names>>,
+) -> Result<Arc<[SocketAddr]>, (ErrorKind, BoxError)> {
+    let found: Arc<[SocketAddr]> = match names {
+        Some(names) => match names.look_up(host).await {
+            Ok(found) => {
+                let found = found.iter().take(ADDRESSES_MAX);
+                found.map(|ip| SocketAddr::new(*ip, port)).collect()
+            }
+            Err(full @ Unknown::TooMany) => return Err((ErrorKind::Overloaded, full.into())),
+            Err(unknown) => return Err((ErrorKind::Resolve, unknown.into())),
+        },
+        None => match tokio::net::lookup_host((host, port)).await {
+            Ok(found) => found.take(ADDRESSES_MAX).collect(),
+            Err(error) => return Err((ErrorKind::Resolve, error.into())),
+        },
+    };
+    match found.is_empty() {
+        true => Err((ErrorKind::Resolve, "the name has no address".into())),
+        false => Ok(found),
     }
 }
 
@@ -175,14 +203,16 @@ mod tests {
     }
 
     /// Where a forward proxy may go, on a machine without a way out.
-    fn egress(port: u16, private: &str) -> Egress {
+    fn exit(port: u16, private: &str) -> Exit {
         let text = format!(
             "site \"*\" {{ listen \"127.0.0.1:3128\"; route \"/*\" {{ \
              forward {{ ports {port}; private \"{private}\"; }}; }}; }}"
         );
         let config = weir_config::parse("weir.kdl", &text).unwrap();
         match &config.sites[0].routes[0].source {
-            weir_config::Source::Forward(forward) => Egress::new(forward, Vec::new()),
+            weir_config::Source::Forward(forward) => {
+                Exit { egress: Arc::new(Egress::new(forward, Vec::new())), names: Arc::default() }
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -198,7 +228,7 @@ mod tests {
             Resolved(Mutex::new(Some((Instant::now(), addresses))))
         };
         let go = async |resolved: &Resolved, private: &str| {
-            dial(&target, resolved, "test", Some(&egress(port, private))).await
+            dial(&target, resolved, "test", Some(&exit(port, private))).await
         };
         let kind = |outcome: Result<Socket, OriginError>| outcome.err().map(|error| error.kind());
         // What is asked first opens nothing for what is answered next.
@@ -215,8 +245,8 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_resolved_once_while_fresh() {
         let resolved = Resolved::default();
-        let first = resolved.lookup("localhost", 80, "test").await.unwrap();
-        let second = resolved.lookup("localhost", 80, "test").await.unwrap();
+        let first = resolved.lookup(("localhost", 80), None, "test").await.unwrap();
+        let second = resolved.lookup(("localhost", 80), None, "test").await.unwrap();
         assert!(Arc::ptr_eq(&first, &second));
     }
 
@@ -227,7 +257,7 @@ mod tests {
         let check = async |age: Duration, expect: bool| {
             let Some(at) = Instant::now().checked_sub(age) else { return };
             let resolved = Resolved(Mutex::new(Some((at, addresses(1).into()))));
-            let answer = resolved.lookup(name, 80, "test").await;
+            let answer = resolved.lookup((name, 80), None, "test").await;
             assert_eq!(answer.is_ok(), expect, "{age:?}");
         };
         check(DNS_FRESH / 2, true).await;

@@ -14,23 +14,35 @@ use super::stream::Socket;
 use super::tls::Tls;
 use crate::egress::Egress;
 use crate::error::{ErrorKind, OriginError};
+use crate::names::Names;
 
 /// The way out of a forward proxy.
 pub struct Way {
-    pub(super) egress: Arc<Egress>,
-    tunnels: Egress,
+    pub(super) requests: Exit,
+    tunnels: Exit,
     /// `None` where the system has no roots: then no origin can be verified.
     pub(super) tls: Option<Tls>,
 }
 
+/// Where it leads, for requests or for tunnels, and who finds addresses of the names there.
+#[derive(Clone)]
+pub(super) struct Exit {
+    pub(super) egress: Arc<Egress>,
+    pub(super) names: Arc<Names>,
+}
+
 impl Way {
-    /// The way that `settings` describe, for a server that listens at `own`. Reads the CA file, if
-    /// one is named, or else the operating system's roots.
+    /// The way that `settings` describe, for a server that listens at `own`; `names` looks up what
+    /// clients name. Reads the CA file, if one is named, or else the operating system's roots.
     ///
     /// # Errors
     /// [`crate::error::ErrorKind::Config`] with the file that cannot be used.
-    pub fn new(settings: &Forward, own: Vec<SocketAddr>) -> Result<Way, OriginError> {
-        let egress = Arc::new(Egress::new(settings, own.clone()));
+    pub fn new(
+        settings: &Forward,
+        own: Vec<SocketAddr>,
+        names: &Arc<Names>,
+    ) -> Result<Way, OriginError> {
+        let exit = |egress| Exit { egress: Arc::new(egress), names: Arc::clone(names) };
         let tls = UpstreamTls { ca: settings.ca.clone(), ..UpstreamTls::default() };
         let tls = match Tls::new(&tls, UpstreamProtocol::Auto, "forward") {
             Ok(tls) => Some(tls),
@@ -40,18 +52,18 @@ impl Way {
             }
             Err(error) => return Err(error),
         };
-        let tunnels = Egress::of_tunnels(settings, own);
-        Ok(Way { egress, tunnels, tls })
+        let requests = exit(Egress::new(settings, own.clone()));
+        Ok(Way { requests, tunnels: exit(Egress::of_tunnels(settings, own)), tls })
     }
 
     /// Where requests may go.
     pub fn egress(&self) -> &Egress {
-        &self.egress
+        &self.requests.egress
     }
 
     /// Where tunnels may lead.
     pub fn tunnels(&self) -> &Egress {
-        &self.tunnels
+        &self.tunnels.egress
     }
 
     /// Connects a tunnel to a host (in its one form) and a port, within `limit`.
@@ -85,6 +97,6 @@ impl Way {
 
 impl fmt::Debug for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Way").field("egress", &self.egress).finish_non_exhaustive()
+        f.debug_struct("Way").field("egress", self.egress()).finish_non_exhaustive()
     }
 }

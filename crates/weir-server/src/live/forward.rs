@@ -18,6 +18,7 @@ use weir_net::NetError;
 use weir_net::tls::Authority;
 use weir_origin::egress::Denied;
 use weir_origin::error::OriginError;
+use weir_origin::names::Names;
 use weir_origin::upstream::{Group, Way};
 
 use super::Surroundings;
@@ -88,7 +89,7 @@ impl ForwardProxy {
     ) -> Result<ForwardProxy, StartError> {
         let named = settings.users.as_ref();
         Ok(ForwardProxy {
-            way: way(settings, config)?,
+            way: way(settings, config, &around.registry.forward.names)?,
             users: named.and_then(|named| users.get(&named.file)).cloned(),
             authority: authority(settings)?,
             settings: settings.clone(),
@@ -194,8 +195,8 @@ fn authority(settings: &config::Forward) -> Result<Option<Authority>, StartError
     Ok(Some(Authority::load(&inspect.ca, &inspect.key, &hosts)?))
 }
 
-fn way(settings: &config::Forward, config: &Config) -> Result<Way, StartError> {
-    Way::new(settings, own_addresses(config))
+fn way(settings: &config::Forward, config: &Config, names: &Arc<Names>) -> Result<Way, StartError> {
+    Way::new(settings, own_addresses(config), names)
         .map_err(|source| StartError::Upstream { name: "forward".to_owned(), source })
 }
 
@@ -207,7 +208,7 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
     let routes = config.sites.iter().flat_map(|site| &site.routes);
     for route in routes {
         if let config::Source::Forward(settings) = &route.source {
-            way(settings, config)?;
+            way(settings, config, &Arc::default())?;
             authority(settings)?;
         }
     }

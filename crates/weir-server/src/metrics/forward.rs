@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use weir_origin::egress::Denied;
+use weir_origin::names::{Counts, Names};
 
 use super::render::Page;
 use super::{Registry, RouteMetrics};
@@ -16,6 +17,8 @@ use crate::shared::Shared;
 #[derive(Debug, Default)]
 pub(crate) struct ForwardCounts {
     pub(crate) requests: AtomicU64,
+    /// Who looks up what they name.
+    pub(crate) names: Arc<Names>,
     refused: [AtomicU64; Refused::ALL.len()],
     /// Tunnels that are open now.
     open: AtomicUsize,
@@ -34,17 +37,19 @@ pub(crate) enum Refused {
     Guesses,
     Busy,
     Tunnels,
+    Lookups,
     Origin(Denied),
 }
 
 impl Refused {
-    const ALL: [Refused; 11] = [
+    const ALL: [Refused; 12] = [
         Refused::Target,
         Refused::Client,
         Refused::Password,
         Refused::Guesses,
         Refused::Busy,
         Refused::Tunnels,
+        Refused::Lookups,
         Refused::Origin(Denied::Host),
         Refused::Origin(Denied::Port),
         Refused::Origin(Denied::Address),
@@ -60,6 +65,7 @@ impl Refused {
             Refused::Guesses => "guesses",
             Refused::Busy => "busy",
             Refused::Tunnels => "tunnels",
+            Refused::Lookups => "lookups",
             Refused::Origin(denied) => denied.as_str(),
         }
     }
@@ -122,6 +128,7 @@ pub(super) fn forward(page: &mut Page, shared: &Shared) {
     for (why, count) in Refused::ALL.into_iter().zip(&counts.refused) {
         page.sample(name, &[("reason", why.as_str())], count.load(Relaxed));
     }
+    lookups(page, counts.names.counts());
     let help = "Tunnels that are open.";
     page.single("weir_forward_tunnels", "gauge", help, counts.open.load(Relaxed));
     let name = "weir_forward_tunnels_total";
@@ -133,5 +140,20 @@ pub(super) fn forward(page: &mut Page, shared: &Shared) {
     page.family(name, "counter", "Bytes that have passed tunnels that have ended.");
     for (direction, count) in [("in", &counts.from_client), ("out", &counts.to_client)] {
         page.sample(name, &[("direction", direction)], count.load(Relaxed));
+    }
+}
+
+fn lookups(page: &mut Page, counts: Counts) {
+    let help = "Names that forward proxies are looking up.";
+    page.single("weir_forward_lookups", "gauge", help, counts.asked as u64);
+    let name = "weir_forward_lookups_total";
+    page.family(name, "counter", "What has become of questions for names.");
+    for (result, count) in [
+        ("found", counts.found),
+        ("unresolved", counts.unresolved),
+        ("joined", counts.joined),
+        ("refused", counts.refused),
+    ] {
+        page.sample(name, &[("result", result)], count);
     }
 }

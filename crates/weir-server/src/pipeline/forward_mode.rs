@@ -11,9 +11,10 @@ use weir_http::Malformed;
 use weir_http::host::Host;
 use weir_origin::egress::{Denied, is_disguised_number};
 use weir_origin::error::{ErrorKind, OriginError};
+use weir_origin::names::Unknown;
 
 use super::Target;
-use super::refuse::{Barred, Refusal};
+use super::refuse::{Barred, Refusal, Turned};
 use super::route::Routed;
 use crate::connection::Connection;
 use crate::live::{Asking, ForwardProxy, Origin, ProxySource, Route, Toward, Word};
@@ -211,8 +212,13 @@ pub(super) fn without_credentials(mut head: Parts, record: &mut Record) -> Parts
 
 /// What is answered where no connection can be had.
 pub(super) fn refusal(error: &OriginError) -> Refusal {
-    match error.source().and_then(|cause| cause.downcast_ref::<Denied>()) {
+    let cause = error.source();
+    if let Some(Unknown::TooMany) = cause.and_then(|cause| cause.downcast_ref()) {
+        return Refusal::Barred(Barred::Lookups);
+    }
+    match cause.and_then(|cause| cause.downcast_ref::<Denied>()) {
         Some(denied) => Refusal::Barred(Barred::Origin(*denied)),
+        None if error.kind() == ErrorKind::Overloaded => Refusal::Turned(Turned::UPSTREAM),
         None if error.kind() == ErrorKind::Tls => {
             Refusal::Source(error.status(), "TLS failed, or the certificate is not to be trusted")
         }

@@ -417,8 +417,8 @@ fn failed(
     ask.record.shed = is_full.then_some("upstream");
     let value = CacheStatus { detail: Some(why), ..CacheStatus::forwarded(missed.forward) };
     let refusal = match is_full {
+        _ if ask.target.origin.is_some() => forward_mode::refusal(error),
         true => Refusal::Turned(Turned::UPSTREAM),
-        false if ask.target.origin.is_some() => forward_mode::refusal(error),
         false => Refusal::Source(error.status(), why),
     };
     refuse(ask, refusal, cache, value)

@@ -67,6 +67,8 @@ pub(super) enum Barred {
     Origin(Denied),
     /// It has as many tunnels as it may.
     Full,
+    /// Nor does it look up more names at a time.
+    Lookups,
 }
 
 /// How overload control turns a request away.
@@ -119,7 +121,9 @@ impl Refusal {
             Refusal::Barred(Barred::NotWhole) => StatusCode::BAD_REQUEST,
             Refusal::Barred(Barred::Password) => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Refusal::Barred(Barred::Guesses) => StatusCode::TOO_MANY_REQUESTS,
-            Refusal::Barred(Barred::Busy | Barred::Full) => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Barred(Barred::Busy | Barred::Full | Barred::Lookups) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Refusal::Barred(Barred::Client | Barred::Origin(_)) => StatusCode::FORBIDDEN,
             Refusal::Turned(turned) => match turned.answer {
                 RefusalAnswer::Status(429) => StatusCode::TOO_MANY_REQUESTS,
@@ -173,6 +177,7 @@ impl fmt::Display for Barred {
             Barred::Busy => f.write_str("too many passwords are to be verified"),
             Barred::Origin(denied) => denied.fmt(f),
             Barred::Full => f.write_str("too many tunnels are open"),
+            Barred::Lookups => f.write_str("too many names are being looked up"),
         }
     }
 }
@@ -186,6 +191,7 @@ impl Barred {
             Barred::Guesses => Refused::Guesses,
             Barred::Busy => Refused::Busy,
             Barred::Full => Refused::Tunnels,
+            Barred::Lookups => Refused::Lookups,
             Barred::Origin(denied) => Refused::Origin(denied),
         }
     }
@@ -194,7 +200,7 @@ impl Barred {
     fn retry_s(self) -> Option<u64> {
         match self {
             Barred::Guesses => Some(60),
-            Barred::Busy | Barred::Full => Some(1),
+            Barred::Busy | Barred::Full | Barred::Lookups => Some(1),
             Barred::NotWhole | Barred::Client | Barred::Password | Barred::Origin(_) => None,
         }
     }
@@ -214,6 +220,7 @@ impl Barred {
             Barred::Guesses => "weir; error=http_request_denied; details=\"guesses\"",
             Barred::Busy => "weir; error=http_request_denied; details=\"busy\"",
             Barred::Full => "weir; error=connection_limit_reached; details=\"tunnels\"",
+            Barred::Lookups => "weir; error=http_request_denied; details=\"lookups\"",
             Barred::Origin(_) => "weir; error=destination_ip_prohibited; details=\"address\"",
         })
     }

@@ -30,12 +30,40 @@ impl Weir {
         Weir::start(directory, &["run", "weir.kdl"], addresses)
     }
 
+    /// The same where names have the addresses that the file `hosts` of the directory gives them.
+    /// `None`, and a line that says why, without the privilege for a view of files of one's own.
+    pub fn run_with_hosts(
+        directory: TempDir,
+        config: &str,
+        addresses: &[SocketAddr],
+    ) -> Option<Weir> {
+        const MOUNT: &str = "mount --bind hosts /etc/hosts";
+        let own_view = |script: &str| {
+            let mut unshare = Command::new("unshare");
+            unshare.args(["--mount", "sh", "-c", script]).current_dir(directory.path());
+            unshare
+        };
+        let tried = own_view(MOUNT).output();
+        if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no mount namespaces here: {tried:?}");
+            return None;
+        }
+        std::fs::write(directory.path().join("weir.kdl"), config).unwrap();
+        let mut weir = own_view(&format!("{MOUNT} && exec \"$0\" \"$@\""));
+        weir.args([env!("CARGO_BIN_EXE_weir"), "run", "weir.kdl"]);
+        Some(Weir::spawn(weir, directory, addresses))
+    }
+
     /// Runs any command that serves.
     pub fn start(directory: TempDir, arguments: &[&str], addresses: &[SocketAddr]) -> Weir {
+        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        weir.args(arguments).current_dir(directory.path());
+        Weir::spawn(weir, directory, addresses)
+    }
+
+    fn spawn(mut command: Command, directory: TempDir, addresses: &[SocketAddr]) -> Weir {
         let log = File::create(log_path(directory.path())).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(arguments)
-            .current_dir(directory.path())
+        let child = command
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)

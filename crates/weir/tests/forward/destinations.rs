@@ -1,7 +1,12 @@
 //! Where it may go: hosts, ports, addresses, however they are written.
 
+use std::net::TcpListener;
+
 use super::common::client::get;
+use super::common::{PATIENCE, wait_for};
+use super::tunnels::connect;
 use super::*;
+use tempfile::TempDir;
 
 /// Status, and the details of Proxy-Status.
 fn outcome(proxy: SocketAddr, url: &str) -> (u16, Option<String>) {
@@ -95,6 +100,53 @@ fn a_name_without_an_address_is_502() {
     let (_origin, _weir, address) = proxy("", "");
     // RFC 6761, section 6.4: never resolves.
     assert_eq!(outcome(address, "http://nowhere.invalid:8080/").0, 502);
+}
+
+/// A name that means another address at the next question leads to none that is not allowed.
+#[test]
+fn a_name_that_is_rebound_leads_nowhere_else() {
+    let origin = Origin::start(|request| {
+        let body = request.line();
+        answer("200 OK", "Cache-Control: no-store\r\nConnection: close\r\n", body.as_bytes())
+    });
+    let port = origin.address.port();
+    let other = TcpListener::bind(("127.0.0.2", port)).unwrap();
+    other.set_nonblocking(true).unwrap();
+    let (directory, address) = (TempDir::new().unwrap(), free_address());
+    let hosts = directory.path().join("hosts");
+    let means = |addresses: &[&str]| {
+        let lines = addresses.iter().map(|address| format!("{address} rebinding.test\n"));
+        std::fs::write(&hosts, lines.collect::<String>()).unwrap();
+    };
+    means(&["127.0.0.1"]);
+    let lines = "forward { private \"127.0.0.1\"; ports \"1024-65535\"; connect \"1024-65535\"; }";
+    let config = front_config(address, "", &format!("route \"/*\" {{ {lines}\n}}"));
+    let Some(_weir) = Weir::run_with_hosts(directory, &config, &[address]) else { return };
+    let to = format!("rebinding.test:{port}");
+    let tunnel = || {
+        let answer = connect(address, &to).1;
+        let field = answer.header("proxy-status").unwrap_or_default().to_owned();
+        (answer.status, field.split('"').nth(1).map(str::to_owned))
+    };
+    let private = (403, Some("private".to_owned()));
+    assert_eq!(outcome(address, &format!("http://{to}/")), (200, None));
+    assert_eq!(tunnel(), (200, None));
+
+    means(&["127.0.0.2"]);
+    assert_eq!(tunnel(), private);
+    // What was found before is used for some seconds more: it was judged.
+    let rebound = wait_for(PATIENCE, || {
+        let outcome = outcome(address, &format!("http://{to}/"));
+        (outcome != (200, None)).then_some(outcome)
+    });
+    assert_eq!(rebound.as_ref(), Some(&private));
+    // Of several addresses, those that are not allowed are left out.
+    means(&["::1", "127.0.0.1"]);
+    assert_eq!(tunnel(), (200, None));
+    means(&["::1", "127.0.0.2"]);
+    assert_eq!(tunnel(), private);
+    let nobody = other.accept().map(drop).map_err(|error| error.kind());
+    assert_eq!(nobody, Err(std::io::ErrorKind::WouldBlock));
 }
 
 /// A listener on all addresses is found by any of them, however that is written.

@@ -34,7 +34,7 @@ pub(super) fn tunnels(connect: &str) -> (Weir, SocketAddr, SocketAddr) {
 }
 
 /// Asks for a tunnel.
-fn connect(proxy: SocketAddr, to: &str) -> (Client, Response) {
+pub(super) fn connect(proxy: SocketAddr, to: &str) -> (Client, Response) {
     let mut client = Client::connect(proxy).unwrap();
     client.send(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).unwrap();
     let head = String::from_utf8(client.head().unwrap()).unwrap();
