@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use http_body_util::channel::Channel;
 use tokio::net::tcp::OwnedWriteHalf;
 
 use crate::chunked::{Decoded, Decoder};
@@ -14,10 +13,7 @@ use crate::pool::Place;
 use crate::preview::Held;
 use crate::pump::{Pump, Pumped, Stopped};
 use crate::wire::{Incoming, within};
-use crate::{BoxError, Content};
-
-/// Pieces of content that may wait for whoever reads them.
-const PIECES_MAX: usize = 4;
+use crate::{Content, ahead};
 
 /// A connection from which an answer is read.
 pub(crate) struct Answering {
@@ -96,23 +92,24 @@ impl Answering {
         Ok(())
     }
 
-    /// Reads content in a task of its own.
+    /// Reads content in a task of its own, which ends with the service's answer unless whoever
+    /// reads it stays too far behind.
     pub(crate) fn content(mut self) -> Content {
         self.held = None;
-        let (mut sender, channel) = Channel::<Bytes, BoxError>::new(PIECES_MAX);
+        let (mut sender, reader) = ahead::answer(&self.place.room, self.limit);
         tokio::spawn(async move {
             let mut decoder = Decoder::default();
             loop {
                 match self.piece(&mut decoder).await {
                     Ok(Some(piece)) => {
-                        if sender.send_data(piece).await.is_err() {
-                            // Nobody wants the rest.
+                        if sender.send(piece).await.is_err() {
+                            // Nobody gets the rest.
                             return;
                         }
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        sender.abort(error.into());
+                        sender.abort(error);
                         return;
                     }
                 }
@@ -120,7 +117,7 @@ impl Answering {
             drop(sender);
             self.finish();
         });
-        channel.boxed_unsync()
+        reader.boxed_unsync()
     }
 
     /// Stops sending and takes back the content.

@@ -33,6 +33,9 @@ pub enum IcapError {
     /// An answer that is none.
     #[error("the ICAP service answered {0}")]
     Status(u16),
+    /// Whoever reads its answer does not get on.
+    #[error("the ICAP service's answer is read too slowly")]
+    SlowReader,
     /// What it was to be shown broke off.
     #[error("the content broke off: {0}")]
     Content(BoxError),

@@ -4,10 +4,12 @@
 //!
 //! Content is shown as it comes. With a preview (§4.5) the service sees its first bytes and may be
 //! content with those; what it then wants is sent while its answer is already read. What was sent
-//! is kept up to [`KEPT_BYTES_MAX`], so that nothing is lost if the service has no answer.
+//! is kept up to [`KEPT_BYTES_MAX`], so that nothing is lost if the service has no answer. What it
+//! answers is read as it comes, up to [`AHEAD_BYTES_MAX`] before whoever reads it.
 //!
 //! Knows neither routes nor the cache; what happens when a service fails is its caller's to decide.
 
+mod ahead;
 mod answering;
 mod chunked;
 mod error;
@@ -21,6 +23,7 @@ mod pump;
 mod service;
 mod wire;
 
+pub use ahead::{AHEAD_BYTES_MAX, PACE_BYTES_PER_S};
 pub use error::IcapError;
 pub use exchange::{Failed, Modified};
 pub use message::Shown;

@@ -2,6 +2,7 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
+use weir_http::forward::strip_hop_by_hop;
 
 /// A message that a service is shown, without its content.
 #[derive(Clone, Copy, Debug)]
@@ -17,19 +18,6 @@ pub struct Shown<'a> {
     /// Fields of ICAP's own for the service, such as `X-Client-IP`.
     pub extra: &'a [(HeaderName, HeaderValue)],
 }
-
-/// Fields for the next hop only (RFC 9110 §7.6.1), which are not shown (RFC 3507 §4.4.2), and what
-/// is framed anew.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHORIZATION,
-    header::PROXY_AUTHENTICATE,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// How its content is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,12 +77,12 @@ impl Shown<'_> {
     }
 }
 
-/// Fields of an HTTP message, and the end of its head.
+/// Fields of an HTTP message, but for those of its hop (RFC 3507 §4.4.2), and the end of its head.
 fn put(headers: &HeaderMap, text: &mut Vec<u8>) {
-    for (name, value) in headers {
-        if !HOP_BY_HOP.contains(name) {
-            field(name, value, text);
-        }
+    let mut shown = headers.clone();
+    strip_hop_by_hop(&mut shown);
+    for (name, value) in &shown {
+        field(name, value, text);
     }
     text.extend_from_slice(b"\r\n");
 }
@@ -109,9 +97,9 @@ fn field(name: &HeaderName, value: &HeaderValue, text: &mut Vec<u8>) {
 /// Removes what a service must not say of a message: how it is framed is not its business, and how
 /// long it is will be seen.
 pub(crate) fn unframe(headers: &mut HeaderMap) {
-    for name in HOP_BY_HOP.iter().chain([&header::CONTENT_LENGTH, &header::TRAILER]) {
-        headers.remove(name);
-    }
+    strip_hop_by_hop(headers);
+    headers.remove(header::CONTENT_LENGTH);
+    headers.remove(header::TRAILER);
 }
 
 #[cfg(test)]
@@ -123,7 +111,11 @@ mod tests {
         let uri = Uri::from_static("http://a.example/x");
         let mut headers = HeaderMap::new();
         headers.insert("host", HeaderValue::from_static("a.example"));
-        headers.insert("connection", HeaderValue::from_static("close"));
+        // Whatever it lists is for its hop, too.
+        headers.insert("connection", HeaderValue::from_static("close, x-hop"));
+        headers.insert("x-hop", HeaderValue::from_static("1"));
+        headers.insert("proxy", HeaderValue::from_static("evil.example"));
+        headers.insert("http2-settings", HeaderValue::from_static("AAMAAABk"));
         let mut answered = HeaderMap::new();
         answered.insert("etag", HeaderValue::from_static("\"1\""));
         let shown = Shown {

@@ -11,6 +11,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::ahead::Room;
 use crate::error::IcapError;
 use crate::service::Address;
 use crate::wire::{Incoming, within};
@@ -22,6 +23,7 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 /// those in use they are no more than there may be.
 pub(crate) struct Pool {
     places: Arc<Semaphore>,
+    pub(crate) room: Arc<Room>,
     idle: Box<[Idle]>,
 }
 
@@ -39,6 +41,8 @@ pub(crate) struct Line {
 
 /// What is given back with a connection.
 pub(crate) struct Place {
+    /// For what comes back by it.
+    pub(crate) room: Arc<Room>,
     idle: Idle,
     _permit: OwnedSemaphorePermit,
 }
@@ -47,6 +51,7 @@ impl Pool {
     pub(crate) fn new(connections: usize, workers: usize) -> Pool {
         Pool {
             places: Arc::new(Semaphore::new(connections)),
+            room: Arc::default(),
             idle: (0..workers.max(1)).map(|_| Idle::default()).collect(),
         }
     }
@@ -79,7 +84,8 @@ impl Pool {
         };
         let (from, to) = stream.into_split();
         let incoming = Incoming { from, buffer: BytesMut::new() };
-        Ok(Line { incoming, place: Place { idle, _permit: permit }, to, is_used })
+        let room = Arc::clone(&self.room);
+        Ok(Line { incoming, place: Place { room, idle, _permit: permit }, to, is_used })
     }
 
     /// Closes connections that wait, of whichever worker, until there may be one more.

@@ -103,6 +103,11 @@ impl Service {
         exchange::run(self, worker, shown, content).await
     }
 
+    /// Answers that were broken off since the start because their readers were too slow.
+    pub fn slow_readers(&self) -> u64 {
+        self.pool.room.slow()
+    }
+
     /// What it wants. One of those who do not know asks, and the others wait for what he hears, or
     /// go on with what was said before. Of a service that had no answer nothing is asked for a
     /// while: all would wait for it.

@@ -28,4 +28,12 @@ pub(super) fn icap(page: &mut Page, shared: &Shared) {
             page.sample(name, &labels, watched.waited_s());
         }
     }
+    let name = "weir_icap_slow_readers_total";
+    page.family(name, "counter", "Answers that broke off because they were taken too slowly.");
+    for icap in &services {
+        for (method, watched) in icap.watched() {
+            let labels = [("service", icap.config.name.as_str()), ("method", method)];
+            page.sample(name, &labels, watched.service.slow_readers());
+        }
+    }
 }

@@ -4,26 +4,31 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Response, StatusCode, Uri};
+use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use weir_config::OnFailure;
 use weir_icap::{Content as Body, Failed, IcapError, Modified, Shown};
-use weir_origin::upstream::ResponseBody;
+use weir_origin::upstream::{RequestBody, ResponseBody};
 use weir_plugin::Answer;
 
-use super::client_body::{ClientBody, Verdict};
+use super::client_body::Verdict;
 use super::content::Content;
+use super::gather;
 use super::plugins::{self, Filled};
 use super::refuse::{self, Refusal};
-use crate::body::ReplyBody;
+use crate::body::{BodyError, ReplyBody};
+use crate::body_budget::Charge;
 use crate::connection::Connection;
 use crate::icap::{Icap, Outcome};
 use crate::live::Route;
@@ -50,7 +55,10 @@ pub(super) fn sees_responses(route: &Route) -> bool {
 pub(super) async fn answer(icap: Arc<Icap>, mut asked: plugins::Asked) -> Response<ReplyBody> {
     let Some(watched) = &icap.requests else { return plugins::answer(asked).await };
     let began = Instant::now();
-    let (content, verdict) = content(&mut asked);
+    let (content, verdict) = match content(&mut asked).await {
+        Ok(content) => content,
+        Err(refusal) => return refused(asked, refusal),
+    };
     let uri = absolute(&asked.head.uri, &asked.authority, asked.connection.tls);
     let extra = client(&icap, &asked.connection, &asked.head.headers);
     let shown = Shown {
@@ -87,22 +95,53 @@ pub(super) async fn answer(icap: Arc<Icap>, mut asked: plugins::Asked) -> Respon
             asked.record.shed = Some("slow-body");
             refused(asked, Refusal::BodyTooSlow)
         }
-        Err(IcapError::Content(_)) => {
-            refused(asked, Refusal::Source(StatusCode::BAD_REQUEST, "the content broke off"))
-        }
+        Err(IcapError::Content(_)) => refused(asked, BROKEN_OFF),
         Err(error) => refused(asked, unanswered(&error)),
     }
 }
 
-/// The request's content for a service, and what tells whether Weir ended it.
-fn content(asked: &mut plugins::Asked) -> (Option<Body>, Verdict) {
-    match asked.body.take() {
-        None => (None, Verdict::default()),
-        Some(Content::Client(body)) => {
-            let (body, verdict) = ClientBody::new(body, &asked.connection.socket, &asked.route);
-            (Some(BodyExt::boxed_unsync(body)), verdict)
-        }
-        Some(Content::Seen(body, verdict)) => (Some(body.into_inner()), verdict),
+const BROKEN_OFF: Refusal = Refusal::Source(StatusCode::BAD_REQUEST, "the content broke off");
+
+/// The request's content for a service, when as much of it is there as is gathered before somebody
+/// is asked, and what tells whether Weir ended it.
+async fn content(asked: &mut plugins::Asked) -> Result<(Option<Body>, Verdict), Refusal> {
+    let Some(content) = asked.body.take_if(|body| !body.is_end_stream()) else {
+        return Ok((None, Verdict::default()));
+    };
+    let (content, verdict) = content.into_unsent(&asked.connection.socket, &asked.route);
+    let Some(plan) = gather::Plan::of(&asked.head, asked.route.body_buffer) else {
+        return Ok((Some(content.into_body().boxed_unsync()), verdict));
+    };
+    match gather::gather(&asked.connection, content, &plan).await {
+        Ok((body, charge)) => Ok((Some(Counted { body, _charge: charge }.boxed_unsync()), verdict)),
+        Err(_) if verdict.is_too_large() => Err(Refusal::BodyTooLarge),
+        Err(_) => Err(BROKEN_OFF),
+    }
+}
+
+/// Content in memory that is counted for as long as it is there.
+struct Counted {
+    body: RequestBody,
+    _charge: Option<Charge>,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
