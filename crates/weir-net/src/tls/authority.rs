@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rcgen::{
@@ -22,6 +22,8 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use super::settings;
 use crate::NetError;
@@ -42,6 +44,8 @@ const LEAVES_MAX: usize = 1000;
 
 /// An authority in use.
 pub struct Authority {
+    /// How long it is valid, from when it was loaded.
+    lasts: Duration,
     issuer: Issuer<'static, KeyPair>,
     /// The key of all hosts: made at the start, and kept nowhere.
     key: KeyPair,
@@ -89,11 +93,18 @@ impl NewAuthority {
 }
 
 impl Authority {
-    /// Loads an authority that [`NewAuthority`] has made, and tries whether it speaks for `hosts`.
+    /// Loads an authority that [`NewAuthority`] has made, and tries whether it speaks for `hosts`
+    /// at the time `now`.
     ///
     /// # Errors
-    /// The file that cannot be read or used, and the first host that it may not speak for.
-    pub fn load(ca: &Path, key: &Path, hosts: &[String]) -> Result<Authority, NetError> {
+    /// The file that cannot be read or used, an authority that is not valid, and the first host
+    /// that it may not speak for.
+    pub fn load(
+        ca: &Path,
+        key: &Path,
+        hosts: &[String],
+        now: SystemTime,
+    ) -> Result<Authority, NetError> {
         let problem =
             |path: &Path, problem| NetError::Certificate { path: path.to_owned(), problem };
         let read = |path: &Path| {
@@ -104,8 +115,10 @@ impl Authority {
             .map_err(|cause| problem(ca, format!("there is no certificate in it: {cause}")))?;
         let pair = KeyPair::from_pem(&read(key)?)
             .map_err(|cause| problem(key, format!("there is no key in it: {cause}")))?;
+        let lasts = validity(&certificate, now).map_err(|why| problem(ca, why))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let authority = Authority {
+            lasts,
             issuer: Issuer::new(params(&pair), pair),
             key: KeyPair::generate().map_err(fault)?,
             base: settings(Arc::new(ResolvesServerCertUsingSni::new()))?,
@@ -117,6 +130,11 @@ impl Authority {
             authority.try_out(&verifier, host).map_err(|why| problem(ca, why))?;
         }
         Ok(authority)
+    }
+
+    /// How long it is valid, from when it was loaded: no client takes its word afterwards.
+    pub fn lasts(&self) -> Duration {
+        self.lasts
     }
 
     /// The TLS settings to answer with in a host's name, which is in lower case.
@@ -190,6 +208,26 @@ impl fmt::Debug for Authority {
     }
 }
 
+/// How long an authority is valid from `now` on. Nobody else looks: to whoever verifies a
+/// certificate an authority is a name and a key (RFC 5280 §6.1.1), but clients see to it when they
+/// are given one.
+fn validity(ca: &CertificateDer<'_>, now: SystemTime) -> Result<Duration, String> {
+    let certificate = Certificate::from_der(ca).map_err(|cause| format!("it is none: {cause}"))?;
+    let validity = certificate.tbs_certificate().validity();
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    if now < validity.not_before.to_unix_duration() {
+        let begins = validity.not_before;
+        return Err(format!("it is not valid before {begins}: is the clock right?"));
+    }
+    let ends = validity.not_after;
+    ends.to_unix_duration().checked_sub(now).filter(|lasts| !lasts.is_zero()).ok_or_else(|| {
+        format!(
+            "it was valid until {ends}, and no client takes its word now: make another with `weir ca \
+             create`, in another directory, and have clients trust that one"
+        )
+    })
+}
+
 /// What an authority with this key says of itself. Its name comes from the key, so that the two
 /// files need not be read to know what to sign with.
 fn params(key: &KeyPair) -> CertificateParams {
@@ -226,7 +264,7 @@ mod tests {
     fn load(directory: &tempfile::TempDir, hosts: &[&str]) -> Result<Authority, NetError> {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let (ca, key) = (directory.path().join("ca.pem"), directory.path().join("ca.key"));
-        Authority::load(&ca, &key, &hosts)
+        Authority::load(&ca, &key, &hosts, SystemTime::now())
     }
 
     #[test]
@@ -250,6 +288,22 @@ mod tests {
         assert!(error.contains("together with the key"), "{error}");
         std::fs::write(one.path().join("ca.pem"), "nothing").unwrap();
         assert!(load(&one, &[]).unwrap_err().to_string().contains("no certificate"));
+    }
+
+    #[test]
+    fn what_is_not_valid_is_not_loaded() {
+        let now = SystemTime::now();
+        let (directory, _) = made(&[]);
+        let at = |now| {
+            let file = |name| directory.path().join(name);
+            Authority::load(&file("ca.pem"), &file("ca.key"), &["a.example".to_owned()], now)
+        };
+        let why = |now| at(now).unwrap_err().to_string();
+        assert!(why(now - BACKDATED * 2).contains("it is not valid before "));
+        assert!(why(now + AUTHORITY_LIFETIME + BACKDATED).contains("it was valid until "));
+        let lasts = at(now + AUTHORITY_LIFETIME / 2).unwrap().lasts();
+        let half = AUTHORITY_LIFETIME / 2;
+        assert!((half - BACKDATED..=half).contains(&lasts), "{lasts:?}");
     }
 
     #[test]

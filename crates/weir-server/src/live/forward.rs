@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -29,6 +29,10 @@ use crate::upstream::Upstream;
 /// Origins that are remembered with their connections. One that was not asked for the longest time
 /// leaves when another comes; what is in flight with it goes on.
 const ORIGINS_MAX: usize = 1024;
+
+/// How long before an authority's end the log says so: to have every client trust another takes
+/// weeks.
+const AUTHORITY_ENDS_SOON: Duration = Duration::from_secs(45 * 24 * 3600);
 
 /// Where a request to a forward proxy goes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -192,7 +196,12 @@ fn authority(settings: &config::Forward) -> Result<Option<Authority>, StartError
     // A name below a domain, to try whether it is one that the authority may speak for.
     let name = |host: &Destination| host.to_string().replace('*', "www");
     let hosts: Vec<String> = inspect.hosts.iter().map(name).collect();
-    Ok(Some(Authority::load(&inspect.ca, &inspect.key, &hosts)?))
+    let authority = Authority::load(&inspect.ca, &inspect.key, &hosts, SystemTime::now())?;
+    if authority.lasts() < AUTHORITY_ENDS_SOON {
+        let (ca, days) = (inspect.ca.display(), authority.lasts().as_secs() / (24 * 3600));
+        tracing::warn!(%ca, days, "an authority ends soon, and with it what it is for");
+    }
+    Ok(Some(authority))
 }
 
 fn way(settings: &config::Forward, config: &Config, names: &Arc<Names>) -> Result<Way, StartError> {

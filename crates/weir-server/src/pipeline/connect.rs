@@ -243,8 +243,9 @@ async fn join(
         _ => {}
     }
     drop((client, origin));
-    tunnel.end(end, passed.from_client, passed.to_client);
     record.body_bytes = passed.to_client;
     record.complete = end == relay::End::Whole;
     drop((record, open));
+    // Last: whoever sees that it has ended sees all of that.
+    tunnel.end(end, passed.from_client, passed.to_client);
 }

@@ -52,12 +52,12 @@ pub(super) fn switch(mut ask: Ask, mut response: Response<ResponseBody>) -> Resp
         };
         socket.set_tunnel();
         let (passed, end) = relay::relay(TokioIo::new(client), origin, limits).await;
-        if let Some(place) = place {
-            place.end(end, passed.from_client, passed.to_client);
-        }
         record.body_bytes = passed.to_client;
         record.complete = end == relay::End::Whole;
         drop((record, in_flight, open));
+        if let Some(place) = place {
+            place.end(end, passed.from_client, passed.to_client);
+        }
     });
     switched.map(|()| ReplyBody::new(Content::Empty, None))
 }

@@ -36,7 +36,11 @@ fn create(command: &CaCreate) -> Result<(), Failure> {
     }
     let new = NewAuthority::new(&hosts, SystemTime::now()).map_err(|error| error.to_string())?;
     write(&key, &new.key, 0o600)?;
-    write(&ca, &new.certificate, 0o644)?;
+    if let Err(failure) = write(&ca, &new.certificate, 0o644) {
+        // By itself it is good for nothing, and would be in the way of the next try.
+        let _ = fs::remove_file(&key);
+        return Err(failure);
+    }
     let whom = match hosts.is_empty() {
         true => "any host".to_owned(),
         false => format!("{} and the names below", hosts.join(", ")),
@@ -78,8 +82,12 @@ fn is_name(host: &str) -> bool {
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).mode(mode).open(path);
-    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-    Ok(written.map_err(|error| said(path, &error))?)
+    let mut file = file.map_err(|error| said(path, &error))?;
+    file.write_all(text.as_bytes()).map_err(|error| {
+        // Half of it would be taken for a file that is there.
+        let _ = fs::remove_file(path);
+        said(path, &error).into()
+    })
 }
 
 fn said(path: &Path, error: &std::io::Error) -> String {

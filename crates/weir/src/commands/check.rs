@@ -1,7 +1,7 @@
 //! `weir check`: says what is wrong with a configuration file, or that nothing is.
 
 use serde_json::{Value, json};
-use weir_config::Config;
+use weir_config::{Config, Route, Source};
 use weir_server::StartError;
 
 use super::{Failure, print};
@@ -48,8 +48,11 @@ pub(super) fn check(check: &Check) -> Result<(), Failure> {
 /// What only a start would notice otherwise: certificates that fit no key, plugins that do not
 /// start, accounts that are not.
 fn would_start(config: &Config) -> Result<(), StartError> {
-    if !config.plugins.is_empty() {
-        // Plugins say there why they refuse their configuration.
+    let mut routes = config.sites.iter().flat_map(|site| &site.routes);
+    let inspects =
+        |route: &Route| matches!(&route.source, Source::Forward(f) if f.inspect.is_some());
+    if !config.plugins.is_empty() || routes.any(inspects) {
+        // Plugins say there why they refuse their configuration, authorities that they end soon.
         logging::start();
     }
     weir_server::check(config)?;

@@ -5,11 +5,13 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
+use weir_net::tls::NewAuthority;
 
 use super::common::server::command;
 use super::users::line;
@@ -189,6 +191,49 @@ fn other_hosts_stay_closed() {
     assert!(tls(inspected.address, &to, &directory.join("ca.pem")).is_err());
     let mut stream = tls(inspected.address, &to, &directory.join("own.pem")).unwrap();
     assert!(ask_inside(&mut stream, &to).ends_with("inside"));
+}
+
+/// `weir check` on a proxy that inspects by the authority in these files.
+fn checked(files: &TempDir) -> (bool, String) {
+    let route = "route \"/*\" { forward { inspect \"a.example\" ca=\"ca.pem\" key=\"ca.key\"; }\n}";
+    let config = front_config(free_address(), "", route);
+    std::fs::write(files.path().join("weir.kdl"), config).unwrap();
+    let checked = command(files.path(), &["check", "weir.kdl"]);
+    (checked.status.success(), String::from_utf8_lossy(&checked.stderr).into_owned())
+}
+
+#[test]
+fn an_authority_whose_time_is_over_is_refused() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let files = TempDir::new().unwrap();
+    for (made, is_right, expected) in [
+        (SystemTime::now() - 800 * DAY, false, "and no client takes its word now"),
+        (SystemTime::now() + 2 * DAY, false, "is the clock right?"),
+        (SystemTime::now() - 700 * DAY, true, "an authority ends soon"),
+        (SystemTime::now(), true, ""),
+    ] {
+        let new = NewAuthority::new(&[], made).unwrap();
+        std::fs::write(files.path().join("ca.pem"), new.certificate).unwrap();
+        std::fs::write(files.path().join("ca.key"), new.key).unwrap();
+        let (was_right, said) = checked(&files);
+        assert_eq!(was_right, is_right, "{said}");
+        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(is_right || said.contains("ca.pem: it "), "{said}");
+    }
+}
+
+/// A key by itself would be in the way of the next try.
+#[test]
+fn an_authority_is_made_whole_or_not_at_all() {
+    let files = TempDir::new().unwrap();
+    // There is nothing behind it, and it is there.
+    std::os::unix::fs::symlink("nowhere/ca.pem", files.path().join("ca.pem")).unwrap();
+    let made = command(files.path(), &["ca", "create", "."]);
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(!made.status.success() && said.contains("ca.pem: "), "{said}");
+    assert!(!files.path().join("ca.key").exists());
+    std::fs::remove_file(files.path().join("ca.pem")).unwrap();
+    assert!(command(files.path(), &["ca", "create", "."]).status.success());
 }
 
 #[test]

@@ -117,7 +117,8 @@ fn a_tunnel_that_breaks_on_one_side_is_reset_on_the_other() {
     client.send(b"0123456789").unwrap();
     let error = client.stream().read(&mut [0; 1]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-    assert_eq!(metric(admin, "weir_forward_tunnels_total{end=\"broken\"}"), 1);
+    let counted = "weir_forward_tunnels_total{end=\"broken\"}";
+    assert!(wait_for(PATIENCE, || (metric(admin, counted) == 1).then_some(())).is_some());
 }
 
 #[test]
