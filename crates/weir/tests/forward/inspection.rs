@@ -118,6 +118,17 @@ fn ask_inside_for(
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// Sends these bytes inside of a tunnel to the origin, and returns all that comes.
+pub(super) fn ask_inside_raw(inspected: &Inspected, sent: &[u8]) -> String {
+    let to = format!("localhost:{}", inspected.port);
+    let roots = inspected.proxy.directory().join("ca.pem");
+    let mut stream = tls(inspected.address, &to, &roots).unwrap();
+    stream.write_all(sent).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 #[test]
 fn what_is_inside_is_served_as_other_requests_are() {
     let beside = "header { set \"X-Seen\" \"1\"; }";
