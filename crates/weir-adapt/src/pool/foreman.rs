@@ -18,7 +18,7 @@ use super::{Shared, Task};
 use crate::job::{Job, Made, Outcome};
 
 /// Jobs that are done together, at most.
-const TOGETHER_MAX: usize = 16;
+const TOGETHER_MAX: usize = 32;
 
 /// What jobs that are done together may cost, by estimate: as long may the first one wait for the
 /// others, or somebody's for these.
