@@ -15,8 +15,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::arena::Memory;
+use crate::extent::Extent;
 use crate::pages::{FreePages, PageRange};
 use crate::{ArenaError, PAGE_BYTES, registry};
 
@@ -26,6 +28,12 @@ const GRAIN_BYTES: usize = 64 << 10;
 /// Memfds adopted at a time, each of which takes a descriptor and a mapping: the kernel allows a
 /// process 65,530 mappings unless told otherwise.
 const ADOPTED_MAX: usize = 4096;
+
+/// Or this part of the descriptors that the process may have, if those are fewer.
+const DESCRIPTORS_SHARE: u64 = 8;
+
+/// What is not adopted is copied by pieces of this size.
+const COPIED_BYTES: usize = 256 << 10;
 
 /// Unit of `st_blocks` (stat(2)).
 const BLOCK_BYTES: u64 = 512;
@@ -39,6 +47,7 @@ pub(crate) struct Span {
     bytes: usize,
     free: Mutex<FreePages>,
     count: AtomicUsize,
+    count_max: usize,
     table: Arc<Table>,
 }
 
@@ -88,6 +97,7 @@ impl Span {
             bytes,
             free: Mutex::new(FreePages::new((bytes / GRAIN_BYTES) as u64)),
             count: AtomicUsize::new(0),
+            count_max: count_max(),
             table: Arc::new(Table { grains }),
         };
         registry::register_table(span.base.as_ptr() as usize, bytes, &span.table)
@@ -96,7 +106,7 @@ impl Span {
     }
 
     fn map(&self, fd: &OwnedFd, len: usize) -> io::Result<PageRange> {
-        let within = |count: usize| (count < ADOPTED_MAX).then_some(count + 1);
+        let within = |count: usize| (count < self.count_max).then_some(count + 1);
         let counted = self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
         counted.map_err(|_| io::Error::other("as many are mapped as may be"))?;
         let mapped = self.map_counted(fd, len);
@@ -188,7 +198,13 @@ impl Drop for Adopted {
     }
 }
 
-/// Makes a file of `len` bytes part of an arena.
+/// How many may be adopted by a process that may have so many descriptors as this one.
+fn count_max() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / DESCRIPTORS_SHARE).unwrap_or(usize::MAX).min(ADOPTED_MAX)
+}
+
+/// Makes a file of `len` bytes part of an arena; copies it where that cannot be.
 pub(crate) fn adopt(memory: &Arc<Memory>, fd: OwnedFd, len: usize) -> Result<Bytes, ArenaError> {
     let refuse = |why| ArenaError::NotAdopted { len_bytes: len as u64, why };
     check(&fd, len).map_err(refuse)?;
@@ -203,11 +219,27 @@ pub(crate) fn adopt(memory: &Arc<Memory>, fd: OwnedFd, len: usize) -> Result<Byt
             let memory = Arc::clone(memory);
             Ok(Bytes::from_owner(Adopted { memory, range, len, pages, _fd: fd }))
         }
-        Err(error) => {
+        Err(_) => {
             memory.uncount(pages);
-            Err(refuse(error))
+            let extent = Extent::new(Arc::clone(memory), memory.take(pages)?);
+            copy(&fd, len, extent).map_err(refuse)
         }
     }
+}
+
+fn copy(fd: &OwnedFd, len: usize, mut extent: Extent) -> io::Result<Bytes> {
+    let mut piece = vec![0; len.min(COPIED_BYTES)];
+    while extent.len() < len {
+        let wanted = piece.len().min(len - extent.len());
+        let offset = extent.len() as u64;
+        let read =
+            rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut piece[..wanted], offset))?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        extent.write(&piece[..read])?;
+    }
+    Ok(extent.freeze())
 }
 
 /// Whether a file has `len` bytes and nobody can change them any more. What it had beyond them

@@ -46,12 +46,13 @@ impl Arena {
         Ok(Extent::new(Arc::clone(&self.memory), range))
     }
 
-    /// Makes a memfd of `len` bytes a part of the arena, without copying them. Whoever made it must
-    /// have sealed it against writing, shrinking and growing.
+    /// Makes a memfd of `len` bytes a part of the arena, without copying them unless as many have
+    /// been adopted as a process should map. Whoever made it must have sealed it against writing,
+    /// shrinking and growing.
     ///
     /// # Errors
     /// [`ArenaError::Full`] when the limit would be passed; [`ArenaError::NotAdopted`] if it is not
-    /// sealed or not of that length, or as many have been adopted as a process should map.
+    /// sealed or not of that length.
     pub fn adopt(&self, fd: OwnedFd, len: usize) -> Result<Bytes, ArenaError> {
         adopted::adopt(&self.memory, fd, len)
     }

@@ -26,7 +26,7 @@ pub enum ArenaError {
         /// The system's answer.
         source: io::Error,
     },
-    /// A file cannot become part of the arena; its bytes can be copied instead.
+    /// A file cannot become part of the arena.
     #[error("cannot adopt a file of {len_bytes} bytes: {why}")]
     NotAdopted {
         /// Bytes that were to be adopted.

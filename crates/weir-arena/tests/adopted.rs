@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_arena::{Arena, ArenaError, Window, locate};
 
 const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
@@ -107,6 +109,25 @@ fn descriptors_and_addresses_are_used_again() {
     for (content, bytes) in kept {
         assert_eq!(bytes, content);
     }
+    assert_eq!(arena.used(), 0);
+}
+
+#[test]
+fn what_takes_too_many_descriptors_is_copied() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(800), ..limit }).unwrap();
+    let arena = Arena::new(64 << 20).unwrap();
+    let kept: Vec<Bytes> = (0..150)
+        .map(|seed| arena.adopt(memfd(&pattern(70_000, seed), SEALS), 70_000).unwrap())
+        .collect();
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let fds: HashSet<i32> = kept.iter().map(|bytes| locate(bytes).unwrap().fd).collect();
+    assert_eq!(fds.len(), 101, "an eighth, and the arena's own");
+    for (seed, bytes) in kept.iter().enumerate() {
+        assert!(*bytes == pattern(70_000, seed as u8) && at_location(bytes) == *bytes, "{seed}");
+    }
+    assert_eq!(arena.used(), 150 * 70_000_u64.next_multiple_of(4096));
+    drop(kept);
     assert_eq!(arena.used(), 0);
 }
 
