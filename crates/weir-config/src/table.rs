@@ -202,6 +202,26 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
     .flatten()
 }
 
+/// A line of a block, for the tables: with nothing on it, and once. What else it has is said around
+/// this.
+pub(crate) const fn key(
+    block: Block,
+    name: &'static str,
+    doc: &'static str,
+    example: &'static str,
+) -> Key {
+    Key {
+        block,
+        name,
+        arguments: &[],
+        properties: &[],
+        children: None,
+        repeats: false,
+        doc,
+        example,
+    }
+}
+
 /// A slot, for the tables.
 pub(crate) const fn slot(
     name: &'static str,

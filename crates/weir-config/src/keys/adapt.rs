@@ -2,7 +2,7 @@
 
 use crate::rules::adapt::{COMPRESS_FORMAT, COMPRESSED_TYPE};
 use crate::table::Presence::{AnyNumber, Default, Repeated};
-use crate::table::{Block, Key, slot};
+use crate::table::{Block, Key, key, slot};
 use crate::value::Kind;
 
 use super::{GIB, HOUR, KIB, MIB, MINUTE};
@@ -153,14 +153,5 @@ pub(crate) const ADAPT: &[Key] = &[
 
 /// A line of the `adapt` block.
 const fn setting(name: &'static str, doc: &'static str, example: &'static str) -> Key {
-    Key {
-        block: Block::Adapt,
-        name,
-        arguments: &[],
-        properties: &[],
-        children: None,
-        repeats: false,
-        doc,
-        example,
-    }
+    key(Block::Adapt, name, doc, example)
 }

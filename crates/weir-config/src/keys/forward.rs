@@ -4,7 +4,7 @@ use crate::prefix::PREFIX;
 use crate::rules::PATH;
 use crate::rules::forward::{DESTINATION, NAMED, REALM};
 use crate::table::Presence::{AnyNumber, Optional, Repeated, Required, Within};
-use crate::table::{Block, Key, Slot, slot};
+use crate::table::{Block, Key, Slot, key, slot};
 use crate::value::Kind;
 
 use super::{DAY, HOUR, TIB};
@@ -190,14 +190,5 @@ const fn line(
     doc: &'static str,
     example: &'static str,
 ) -> Key {
-    Key {
-        block: Block::Forward,
-        name,
-        arguments,
-        properties: &[],
-        children: None,
-        repeats: true,
-        doc,
-        example,
-    }
+    Key { arguments, repeats: true, ..key(Block::Forward, name, doc, example) }
 }

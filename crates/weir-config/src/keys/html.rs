@@ -3,7 +3,7 @@
 use crate::rules::PATH;
 use crate::rules::html::{ATTRIBUTE, HOST_FROM, HOST_TO, MARKUP, PARAMETER, SELECTOR, VALUE};
 use crate::table::Presence::{Repeated, Required, Within};
-use crate::table::{Block, Key, Slot, slot};
+use crate::table::{Block, Key, Slot, key, slot};
 use crate::value::Kind;
 
 use super::MINUTE;
@@ -179,14 +179,5 @@ const fn line(
     doc: &'static str,
     example: &'static str,
 ) -> Key {
-    Key {
-        block: Block::Html,
-        name,
-        arguments,
-        properties: &[],
-        children: None,
-        repeats: true,
-        doc,
-        example,
-    }
+    Key { arguments, repeats: true, ..key(Block::Html, name, doc, example) }
 }

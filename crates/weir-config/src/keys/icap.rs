@@ -2,7 +2,7 @@
 
 use crate::rules::icap::ICAP_URL;
 use crate::table::Presence::{Default, Otherwise, Required};
-use crate::table::{Block, Key, Slot, slot};
+use crate::table::{Block, Key, Slot, key, slot};
 use crate::url::UPSTREAM_NAME;
 use crate::value::Kind;
 
@@ -84,14 +84,5 @@ const SERVICE: Slot =
     slot("name", Kind::Text(&UPSTREAM_NAME), Required, "The name of an `icap` block.");
 
 const fn line(doc: &'static str, example: &'static str) -> Key {
-    Key {
-        block: Block::Icap,
-        name: "reqmod",
-        arguments: &[],
-        properties: &[],
-        children: None,
-        repeats: false,
-        doc,
-        example,
-    }
+    key(Block::Icap, "reqmod", doc, example)
 }

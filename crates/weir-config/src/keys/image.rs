@@ -3,7 +3,7 @@
 use crate::rules::PATH;
 use crate::rules::image::IMAGE_FORMATS;
 use crate::table::Presence::{Default, Optional, Repeated, Required, Within};
-use crate::table::{Block, Key, Slot, slot};
+use crate::table::{Block, Key, Slot, key, slot};
 use crate::value::Kind;
 
 use super::{GIB, KIB, MINUTE};
@@ -206,14 +206,5 @@ const fn line(
     doc: &'static str,
     example: &'static str,
 ) -> Key {
-    Key {
-        block: Block::Image,
-        name,
-        arguments: &[],
-        properties,
-        children: None,
-        repeats: false,
-        doc,
-        example,
-    }
+    Key { properties, ..key(Block::Image, name, doc, example) }
 }
