@@ -46,7 +46,7 @@ pub use permit::Permit;
 pub use queue::{
     CLASSES_MAX, ClassLimits, ClassQueue, Pushed, Shed, ShedReason, TURN, Ticket, Waited,
 };
-pub use rule::{Count, RuleState};
+pub use rule::{Count, RuleState, prefix_of};
 pub use rules::Rules;
 pub use settled::Settled;
 pub use subject::{Ends, Fields, Subject};

@@ -162,7 +162,7 @@ impl RuleState {
 
 /// The first bits of an address, the others zero.
 #[inline]
-pub(crate) fn prefix_of(address: IpAddr, v4: u8, v6: u8) -> u128 {
+pub fn prefix_of(address: IpAddr, v4: u8, v6: u8) -> u128 {
     match address {
         IpAddr::V4(address) => {
             let kept = u32::MAX.checked_shl(32 - u32::from(v4.min(32))).unwrap_or(0);

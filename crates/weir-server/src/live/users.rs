@@ -5,7 +5,7 @@
 mod asking;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use parking_lot::Mutex;
-use weir_config::{Config, Source};
+use weir_config::Config;
+use weir_guard::{KeyTable, Pace, Tag, prefix_of};
 
 use self::asking::Queue;
 pub(crate) use self::asking::{Asking, Word};
@@ -31,10 +32,9 @@ const RIGHT_LASTS: Duration = Duration::from_secs(600);
 /// How long wrong ones are.
 const WRONG_LASTS: Duration = Duration::from_secs(60);
 
-/// Wrong passwords from one address, or one /64 of IPv6, in [`FAILURES_WINDOW`]; after that nothing
-/// is verified for it until the window is over. People err a few times; who guesses errs always.
-const FAILURES_MAX: u32 = 10;
-const FAILURES_WINDOW: Duration = Duration::from_secs(60);
+/// Wrong passwords that an address, or a /64 of IPv6, may show: ten, and one more for each minute.
+/// Beyond them nothing is verified for it. People err a few times; who guesses errs always.
+const ERRORS: Pace = Pace { token_ns: 60_000_000_000, bucket_ns: 10 * 60_000_000_000 };
 /// Addresses that are remembered for it.
 const SOURCES_MAX: usize = 4096;
 
@@ -49,7 +49,9 @@ pub(crate) struct Users {
     /// Credentials are remembered by a hash that depends on this, and never themselves.
     key: hmac::Key,
     known: Mutex<HashMap<[u8; 32], Known>>,
-    failures: Mutex<HashMap<IpAddr, Failures>>,
+    /// What is left to each address of [`ERRORS`].
+    errors: KeyTable,
+    began: Instant,
     queue: Queue,
     /// The file that they were read from, by its keyed hash.
     read: [u8; 32],
@@ -65,7 +67,7 @@ pub(crate) type AllUsers = HashMap<PathBuf, Arc<Users>>;
 pub(super) fn build(config: &Config, previous: Option<&Live>) -> Result<AllUsers, StartError> {
     let mut all = AllUsers::new();
     for route in config.sites.iter().flat_map(|site| &site.routes) {
-        if let Source::Forward(settings) = &route.source
+        if let weir_config::Source::Forward(settings) = &route.source
             && let Some(named) = &settings.users
             && !all.contains_key(&named.file)
         {
@@ -79,12 +81,6 @@ pub(super) fn build(config: &Config, previous: Option<&Live>) -> Result<AllUsers
 #[derive(Clone, Copy)]
 struct Known {
     is_right: bool,
-    since: Instant,
-}
-
-#[derive(Clone, Copy)]
-struct Failures {
-    count: u32,
     since: Instant,
 }
 
@@ -111,7 +107,8 @@ impl Users {
             read: digest(&key, &text),
             key,
             known: Mutex::default(),
-            failures: Mutex::default(),
+            errors: KeyTable::new(SOURCES_MAX),
+            began: Instant::now(),
             queue: Queue::default(),
         }))
     }
@@ -122,7 +119,7 @@ impl Users {
         match known {
             Some(true) => Word::Right,
             Some(false) => Word::Wrong,
-            None if field.is_some() && self.has_failed(client.map(source)) => Word::TooMany,
+            None if field.is_some() && self.has_failed(self.source(client)) => Word::TooMany,
             None => Word::Wrong,
         }
     }
@@ -134,7 +131,7 @@ impl Users {
         field: &HeaderValue,
         client: Option<IpAddr>,
     ) -> Option<Asking> {
-        let (digest, source) = (self.digest(field), client.map(source));
+        let (digest, source) = (self.digest(field), self.source(client));
         if self.look(&digest).is_some() || self.has_failed(source) {
             return None;
         }
@@ -157,12 +154,19 @@ impl Users {
         is_known.then_some(known.is_right)
     }
 
-    fn has_failed(&self, source: Option<IpAddr>) -> bool {
-        let Some(source) = source else { return false };
-        let failures = self.failures.lock();
-        failures.get(&source).is_some_and(|failed| {
-            failed.count >= FAILURES_MAX && failed.since.elapsed() < FAILURES_WINDOW
-        })
+    fn has_failed(&self, source: Option<Tag>) -> bool {
+        let word = source.and_then(|source| self.errors.find(source));
+        word.is_some_and(|word| ERRORS.left(word, self.now_ns()) == 0)
+    }
+
+    /// Whom [`Users::errors`] knows a client by: his address, or the /64 of IPv6 that one has.
+    fn source(&self, client: Option<IpAddr>) -> Option<Tag> {
+        let prefix = prefix_of(client?.to_canonical(), 32, 64);
+        Some(self.errors.tag(0, prefix))
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn remember(&self, digest: [u8; 32], is_right: bool) {
@@ -175,22 +179,11 @@ impl Users {
         known.insert(digest, Known { is_right, since: Instant::now() });
     }
 
-    fn note_failure(&self, source: IpAddr) {
-        let mut failures = self.failures.lock();
-        if failures.len() >= SOURCES_MAX {
-            failures.retain(|_, failed| failed.since.elapsed() < FAILURES_WINDOW);
-        }
-        if failures.len() >= SOURCES_MAX {
-            let first = failures.iter().min_by_key(|(_, failed)| failed.since);
-            let first = first.map(|(source, _)| *source);
-            first.and_then(|first| failures.remove(&first));
-        }
-        let now = Instant::now();
-        let failed = failures.entry(source).or_insert(Failures { count: 0, since: now });
-        if failed.since.elapsed() >= FAILURES_WINDOW {
-            *failed = Failures { count: 0, since: now };
-        }
-        failed.count += 1;
+    fn note_failure(&self, source: Tag) {
+        let now_ns = self.now_ns();
+        let word = self.errors.bucket(source, now_ns);
+        // Of what is verified meanwhile, some may find none left.
+        let _ = ERRORS.take(word, now_ns);
     }
 }
 
@@ -212,14 +205,6 @@ fn credentials(field: &HeaderValue) -> Option<(String, Vec<u8>)> {
     let colon = plain.iter().position(|byte| *byte == b':')?;
     let name = String::from_utf8(plain[..colon].to_vec()).ok()?;
     Some((name, plain[colon + 1..].to_vec()))
-}
-
-/// The address, or the /64 of IPv6 that one client has.
-fn source(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        v4 => v4,
-    }
 }
 
 fn parse(text: &str) -> Result<HashMap<String, Hash>, String> {
@@ -299,7 +284,7 @@ mod tests {
     #[tokio::test]
     async fn who_guesses_is_not_heard_for_a_while() {
         let users = users();
-        for number in 0..FAILURES_MAX {
+        for number in 0..10 {
             let guess = field(&format!("ann:{number}"));
             assert_eq!(word(&users, &guess, "2001:db8::1").await, Word::Wrong);
         }
@@ -314,7 +299,7 @@ mod tests {
     async fn those_who_give_up_are_verified_all_the_same() {
         let users = users();
         let client = Some("192.0.2.1".parse().unwrap());
-        for number in 0..FAILURES_MAX {
+        for number in 0..10 {
             // As when the client resets its stream.
             let asking = users.asking(&field(&format!("ann:{number}")), client).unwrap();
             let mut waiting = Box::pin(asking.wait());
@@ -331,8 +316,7 @@ mod tests {
     #[tokio::test]
     async fn the_same_is_verified_once_and_one_source_leaves_room() {
         let users = users();
-        let source = "192.0.2.1".parse().unwrap();
-        let client = Some(source);
+        let client = Some("192.0.2.1".parse().unwrap());
         let asking = |plain: &str| users.asking(&field(plain), client).unwrap();
         let same: Vec<_> = (0..100).map(|_| tokio::spawn(asking("ann:secret").wait())).collect();
         let others = (0..100).map(|n| tokio::spawn(asking(&format!("ann:{n}")).wait()));
@@ -340,12 +324,14 @@ mod tests {
         for one in same {
             assert_eq!(one.await.unwrap(), Word::Right);
         }
-        let mut busy = 0;
+        let (mut busy, mut wrong) = (0, 0);
         for one in others {
-            busy += usize::from(one.await.unwrap() == Word::Busy);
+            let word = one.await.unwrap();
+            busy += usize::from(word == Word::Busy);
+            wrong += usize::from(word == Word::Wrong);
         }
         assert!((80..100).contains(&busy), "{busy}");
-        assert!(users.failures.lock()[&source].count <= FAILURES_MAX);
+        assert!(wrong <= 10, "{wrong}");
     }
 
     #[test]

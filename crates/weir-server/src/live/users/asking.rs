@@ -3,11 +3,11 @@
 //! whoever guesses nothing, and the server everything.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+use weir_guard::Tag;
 
 use super::Users;
 
@@ -34,7 +34,7 @@ pub(crate) struct Asking {
     pub(super) name: String,
     pub(super) password: Vec<u8>,
     pub(super) digest: [u8; 32],
-    pub(super) source: Option<IpAddr>,
+    pub(super) source: Option<Tag>,
 }
 
 /// Who waits for a verification.
@@ -44,7 +44,7 @@ pub(super) struct Queue {
 }
 
 struct Waiting {
-    source: Option<IpAddr>,
+    source: Option<Tag>,
     said: watch::Receiver<Option<Word>>,
 }
 
