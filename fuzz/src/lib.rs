@@ -17,6 +17,7 @@ use weir_http::negotiate::Coding;
 use weir_http::range::{RANGES_MAX, Ranges};
 use weir_http::{Malformed, conditional, etag, head as heads, host as hosts, negotiate};
 use weir_http::{path as paths, range as ranges, request as requests};
+use weir_icap::read_answer;
 use weir_image::{Converted, Fit, Format, Size, Wish};
 use weir_net::proxy_protocol::{self as proxy, Parsed, V1_SIZE_MAX, V2_SIZE_MAX};
 
@@ -34,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("helper_report", helper_report),
     ("host", host),
     ("html", html),
+    ("icap", icap),
     ("image", image),
     ("path", path),
     ("proxy_protocol", proxy_protocol),
@@ -207,6 +209,19 @@ pub fn host(data: &[u8]) {
     assert_eq!(hosts::parse(text.as_bytes()).as_ref(), Ok(&host));
     assert!(!text.bytes().any(|byte| byte.is_ascii_uppercase() || byte <= b' ' || byte >= 0x7f));
     assert!(!host.name.is_empty() && !host.name.ends_with('.'));
+}
+
+/// An answer means the same however its bytes come, and is no longer than they are.
+pub fn icap(data: &[u8]) {
+    let read = |len| read_answer(data.chunks(len)).map_err(|error| error.to_string());
+    let whole = read(data.len().max(1));
+    if let Ok(Some(answer)) = &whole {
+        assert!(answer.content.len() < data.len());
+        assert!((100..1000).contains(&answer.response_status.unwrap_or(100)));
+    }
+    for len in [1, 7] {
+        assert_eq!(read(len), whole, "in pieces of {len}");
+    }
 }
 
 /// No way out of the root, and every form leads to the same place.

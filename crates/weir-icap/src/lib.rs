@@ -20,6 +20,7 @@ mod options;
 mod pool;
 mod preview;
 mod pump;
+mod reading;
 mod service;
 mod wire;
 
@@ -28,6 +29,7 @@ pub use error::IcapError;
 pub use exchange::{Failed, Modified};
 pub use message::Shown;
 pub use preview::KEPT_BYTES_MAX;
+pub use reading::{Answer, read_answer};
 pub use service::{Address, Service, Settings};
 
 use bytes::Bytes;

@@ -66,6 +66,11 @@ fn html() {
 }
 
 #[test]
+fn icap() {
+    replay_and_mutate("icap");
+}
+
+#[test]
 fn image() {
     replay_and_mutate("image");
 }
