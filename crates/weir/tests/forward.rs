@@ -12,6 +12,8 @@ mod destinations;
 mod http2;
 #[path = "forward/inspection.rs"]
 mod inspection;
+#[path = "forward/lookups.rs"]
+mod lookups;
 #[path = "forward/ssrf.rs"]
 mod ssrf;
 #[path = "forward/tunnels.rs"]

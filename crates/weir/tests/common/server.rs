@@ -30,14 +30,16 @@ impl Weir {
         Weir::start(directory, &["run", "weir.kdl"], addresses)
     }
 
-    /// The same where names have the addresses that the file `hosts` of the directory gives them.
-    /// `None`, and a line that says why, without the privilege for a view of files of one's own.
+    /// The same where names have the addresses that the file `hosts` of the directory gives them,
+    /// and others are asked of whom its `resolv.conf` says, if it has one. `None`, and a line that
+    /// says why, without the privilege for a view of files of one's own.
     pub fn run_with_hosts(
         directory: TempDir,
         config: &str,
         addresses: &[SocketAddr],
     ) -> Option<Weir> {
-        const MOUNT: &str = "mount --bind hosts /etc/hosts";
+        const MOUNT: &str = "mount --bind hosts /etc/hosts && \
+            if [ -e resolv.conf ]; then mount --bind resolv.conf /etc/resolv.conf; fi";
         let own_view = |script: &str| {
             let mut unshare = Command::new("unshare");
             unshare.args(["--mount", "sh", "-c", script]).current_dir(directory.path());
