@@ -78,6 +78,12 @@ pub fn text_target(size: usize, number: u64) -> String {
     format!("/text/{size}/{number}.txt")
 }
 
+/// Path of the same page or text where nobody stores it.
+#[must_use]
+pub fn live(target: &str) -> String {
+    target.replacen('/', "/live-", 1)
+}
+
 /// Path of a small picture.
 #[must_use]
 pub fn picture_target(number: u64) -> String {

@@ -128,8 +128,8 @@ fn target(head: &[u8]) -> Option<Wanted> {
     };
     let size = size.parse().ok().filter(|size| (SIZE_MIN..=SIZE_MAX).contains(size))?;
     match kind {
-        "page" => Some(Wanted::Page(size)),
-        "text" => Some(Wanted::Text(size, name.strip_suffix(".txt")?.parse().ok()?)),
+        "page" | "live-page" => Some(Wanted::Page(size)),
+        "text" | "live-text" => Some(Wanted::Text(size, name.strip_suffix(".txt")?.parse().ok()?)),
         "image" => Some(Wanted::Picture(name.strip_suffix(".jpg")?.parse().ok()?)),
         _ => None,
     }
@@ -147,7 +147,7 @@ fn response(status: &str, content_type: &str, body: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::background::{Bodies, Each, Pages, picture_target, text_target};
+    use crate::background::{Bodies, Each, Pages, live, picture_target, text_target};
     use crate::load::{Catalogue, Expect};
 
     fn ask(origin: &Origin, target: &str) -> (Duration, Vec<u8>) {
@@ -175,6 +175,7 @@ mod tests {
         let (think, text) = ask(&origin, &text_target(8_192, 4_711));
         assert!(think.is_zero() && text.starts_with(b"Text 000000004711.\n"));
         assert_eq!(text.len(), 8_192);
+        assert_eq!(ask(&origin, &live(&text_target(8_192, 4_711))).1, text);
         let picture = ask(&origin, &picture_target(7));
         assert_eq!(picture, (Duration::ZERO, numbered(&small().unwrap(), 7)));
         for target in

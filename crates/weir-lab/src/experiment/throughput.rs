@@ -1,15 +1,17 @@
 //! What compressing and rewriting cost, beside servers that do it anew for every request. Weir does
 //! it once, by a helper, which has the server's core: things that are new are asked for once each,
-//! and who asks waits; what was made before is asked for again.
+//! and who asks waits; what was made before is asked for again. What an application answers anew
+//! each time, and nobody may store, all of them adapt as it passes.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::grid::{Line, Point, Reading, sample};
 use super::storing::fetch;
 use super::{Experiment, LineUp, Options, in_turn, start_with};
-use crate::background::{Sized, Texts, page, page_target, text_target};
+use crate::background::{Sized, Texts, live, page, page_target, text_target};
 use crate::contender::adaptation::{Adaptation, PageRoute};
 use crate::contender::policy::Policy;
 use crate::contender::{Contender, Role};
@@ -45,31 +47,48 @@ struct Task {
     contender: &'static str,
     case: &'static str,
     work: Work,
+    what: What,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
     /// Another one each time, stored before.
-    is_new: bool,
+    New,
+    /// The same each time.
+    Same,
+    /// The same each time, which the application answers and nobody stores.
+    Live,
 }
 
 /// Compression.
 pub(super) fn compression(experiment: &Experiment, options: &Options) -> Result<Record> {
-    let task = |contender, case, work, is_new| Task { contender, case, work, is_new };
+    let task = |contender, case, work, what| Task { contender, case, work, what };
     let tasks = [
-        task("weir", "gzip", Work::Gzip, true),
-        task("nginx", "gzip", Work::Gzip, false),
-        task("caddy", "gzip", Work::Gzip, false),
-        task("weir", "zstd", Work::Zstd, true),
-        task("caddy", "zstd", Work::Zstd, false),
-        task("weir", "gzip, again", Work::Gzip, false),
+        task("weir", "gzip", Work::Gzip, What::New),
+        task("nginx", "gzip", Work::Gzip, What::Same),
+        task("caddy", "gzip", Work::Gzip, What::Same),
+        task("weir", "zstd", Work::Zstd, What::New),
+        task("caddy", "zstd", Work::Zstd, What::Same),
+        task("weir", "gzip, again", Work::Gzip, What::Same),
+        task("weir", "gzip, uncached", Work::Gzip, What::Live),
+        task("nginx", "gzip, uncached", Work::Gzip, What::Live),
+        task("caddy", "gzip, uncached", Work::Gzip, What::Live),
+        task("weir", "zstd, uncached", Work::Zstd, What::Live),
+        task("caddy", "zstd, uncached", Work::Zstd, What::Live),
     ];
     run(experiment, options, &tasks)
 }
 
 /// Rewriting.
 pub(super) fn rewriting(experiment: &Experiment, options: &Options) -> Result<Record> {
-    let task = |contender, case, is_new| Task { contender, case, work: Work::Rewrite, is_new };
+    let task = |contender, case, what| Task { contender, case, work: Work::Rewrite, what };
     let tasks = [
-        task("weir", "rewritten", true),
-        task("nginx", "rewritten", false),
-        task("weir", "rewritten, again", false),
+        task("weir", "rewritten", What::New),
+        task("nginx", "rewritten", What::Same),
+        task("weir", "rewritten, again", What::Same),
+        task("weir", "rewritten, uncached", What::Live),
+        task("nginx", "rewritten, uncached", What::Live),
     ];
     run(experiment, options, &tasks)
 }
@@ -175,20 +194,7 @@ impl Bench<'_> {
         let (role, page) = (Role::Adapted, text_target(size, 0));
         let running = start_with(self.contender, role, &policy, self.site, &page, options, record)?;
         let Some(running) = running else { return Ok(None) };
-        let catalogue = task.work.catalogue(size, false);
-        let time = options.warm_up + options.window;
-        if task.is_new {
-            let per_s = (task.work.most_per_s() / size as f64).min(ADAPTED_MAX_PER_S);
-            let count = per_s * time.as_secs_f64();
-            let plain = task.work.catalogue(size, true);
-            fetch(running.address, &*plain, count as u64 + 2 * self.clients as u64, None)?;
-        } else {
-            fetch(running.address, &*catalogue, 1, task.mark())?;
-        }
-        let asks = match task.is_new {
-            true => Asks::Each(catalogue),
-            false => Asks::Same(Ask { expect: Expect::Any, ..catalogue.ask(0) }),
-        };
+        let asks = self.prepare(task, size, running.address)?;
         let group = Group {
             name: task.case,
             asks,
@@ -224,6 +230,27 @@ impl Bench<'_> {
         let line = Line { running: &running, case: task.case, target: |_| String::new() };
         let point = Point { size, rate_per_s: None, round };
         Ok(Some(sample(&line, &point, &outcome, &opened, &closed)))
+    }
+
+    /// Has everything stored that is to be, and says what is asked for then.
+    fn prepare(&self, task: &Task, size: usize, server: SocketAddr) -> Result<Asks> {
+        let catalogue = task.work.catalogue(size, false);
+        let same = Ask { expect: Expect::Any, ..catalogue.ask(0) };
+        match task.what {
+            What::New => {
+                let time = self.options.warm_up + self.options.window;
+                let per_s = (task.work.most_per_s() / size as f64).min(ADAPTED_MAX_PER_S);
+                let count = (per_s * time.as_secs_f64()) as u64 + 2 * self.clients as u64;
+                let plain = task.work.catalogue(size, true);
+                fetch(server, &*plain, count, None)?;
+                Ok(Asks::Each(catalogue))
+            }
+            What::Same => {
+                fetch(server, &*catalogue, 1, task.mark())?;
+                Ok(Asks::Same(same))
+            }
+            What::Live => Ok(Asks::Same(Ask { target: live(&same.target), ..same })),
+        }
     }
 }
 
