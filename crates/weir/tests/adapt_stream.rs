@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use common::client::{Client, Response, ask};
 use common::origin::{Origin, Received, Step, answer};
 use common::server::Weir;
+use common::{PATIENCE, wait_for};
+use rustix::process::Signal;
 
 const DYNAMIC: &str = "Content-Type: text/html\r\nCache-Control: no-store\r\nETag: \"v1\"\r\n";
 
@@ -275,4 +277,32 @@ fn the_tag_of_what_was_put_is_left_alone() {
     let posted = ask(address, "POST", "/", &fields);
     assert_eq!(posted.header("content-encoding"), Some("gzip"));
     assert_eq!(text(&posted), page());
+}
+
+/// A worker that cannot keep up has no streams begun: what is sent as it is costs less.
+#[test]
+fn a_worker_that_is_overloaded_begins_no_stream() {
+    let origin = Origin::start(|_| dynamic(DYNAMIC));
+    let site = format!("route \"/*\" {{ proxy \"{}\"; compress; }}", origin.url());
+    let rest = "server { workers 1; admin \"off\"; }\n\
+                guard { overload target=\"1ms\" interval=\"10ms\"; }";
+    let (weir, address) = Weir::front(rest, &site);
+    let word = || {
+        let response = ask(address, "GET", "/", &[("accept-encoding", "gzip")]);
+        let word = response.header("weir-adapt").unwrap().to_owned();
+        assert_eq!(text(&response), page(), "{word}");
+        word
+    };
+    // A worker that is stopped finds that its turn has come late.
+    let late = wait_for(PATIENCE, || {
+        word();
+        weir.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(30));
+        weir.signal(Signal::CONT);
+        // As long as nothing else is late, the next look finds that out.
+        (0..5).any(|_| word() == "original;reason=overloaded").then_some(())
+    });
+    assert!(late.is_some());
+    let over = wait_for(PATIENCE, || (word() == "gzip;q=4;stream").then_some(()));
+    assert!(over.is_some());
 }

@@ -42,6 +42,25 @@ pub fn decode(input: &[u8], codings: &[Coding], limits: &Limits) -> Result<Vec<u
     Ok(decoded)
 }
 
+/// Whether what begins like this may be of a coding, as far as that can be seen without decoding:
+/// brotli has no mark of its own.
+#[must_use]
+pub fn may_be(coding: Coding, beginning: &[u8]) -> bool {
+    let begins = |mark: &[u8]| beginning.iter().zip(mark).all(|(byte, mark)| byte == mark);
+    match coding {
+        // Deflate, and nothing else (RFC 1952 §2.3.1).
+        Coding::Gzip => begins(b"\x1f\x8b\x08"),
+        Coding::Brotli => true,
+        // A frame, or one to be skipped, of which there are sixteen kinds (RFC 8878 §3.1).
+        Coding::Zstd => {
+            let is_skipped = beginning.first().is_none_or(|byte| byte & 0xf0 == 0x50);
+            let rest = beginning.get(1..).unwrap_or_default();
+            begins(b"\x28\xb5\x2f\xfd")
+                || is_skipped && rest.iter().zip(b"\x2a\x4d\x18").all(|(byte, mark)| byte == mark)
+        }
+    }
+}
+
 /// Whether so many bytes may come of as many that were taken in.
 ///
 /// # Errors
@@ -172,6 +191,20 @@ mod tests {
             Adapted::Made(bytes, _) => bytes,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn what_is_coded_begins_so() {
+        for coding in ALL {
+            let coded = coded(b"Weir", coding);
+            for len in 0..=coded.len() {
+                assert!(may_be(coding, &coded[..len]), "{coding:?}, {len} bytes");
+            }
+            assert_eq!(may_be(coding, b"<html>"), coding == Coding::Brotli);
+        }
+        assert!(may_be(Coding::Zstd, b"\x5a\x2a\x4d\x18 and more"));
+        assert!(!may_be(Coding::Zstd, b"\x6a\x2a\x4d\x18"));
+        assert!(!may_be(Coding::Gzip, b"\x1f\x8b\x07"));
     }
 
     #[test]

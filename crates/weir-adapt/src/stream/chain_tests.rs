@@ -20,7 +20,7 @@ fn html() -> Step {
         ],
         hosts: vec![Host { from: "old.example".to_owned(), to: "new.example".to_owned() }],
         images: Images { lazy_after: Some(1), srcset: None },
-        strip: Strip { comments: true, space: false },
+        strip: Strip { comments: true, space: true },
     };
     Step::Html(Rewriting { html: html.into(), ..Rewriting::default() })
 }

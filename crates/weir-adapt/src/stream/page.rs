@@ -52,8 +52,7 @@ impl Page {
     fn begin(&mut self, text: &mut Vec<u8>) {
         let Page::Beginning(beginning) = std::mem::replace(self, Page::AsItIs) else { return };
         let Beginning { rewriting, hidden, bytes } = *beginning;
-        // Whether all of it is text nobody knows yet.
-        match Rewriter::new(&rewriting, hidden, &bytes, false) {
+        match Rewriter::new(&rewriting, hidden, &bytes) {
             Ok(rewriter) => *self = Page::Rewritten(Box::new(rewriter)),
             Err(why) => tracing::debug!(?why, "a page is sent as it is"),
         }

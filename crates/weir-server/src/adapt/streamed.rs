@@ -1,6 +1,7 @@
 //! What is made of a response while it comes.
 
 use weir_adapt::Step;
+use weir_adapt::adapters::decode;
 use weir_adapt::stream::Chain;
 
 use super::adapter::{Chosen, name};
@@ -42,6 +43,17 @@ impl Streamed {
             _ => None,
         });
         words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether what begins like this may be what it says that it is: otherwise it would end where
+    /// it is decoded.
+    pub(crate) fn may_take(&self, beginning: &[u8]) -> bool {
+        let steps = self.chosen.iter().flat_map(|one| &one.steps);
+        let outermost = steps.filter_map(|step| match step {
+            Step::Decode(codings) => codings.last(),
+            _ => None,
+        });
+        outermost.take(1).all(|coding| decode::may_be(*coding, beginning))
     }
 
     /// What it goes through; `None` if that cannot be done while it comes.

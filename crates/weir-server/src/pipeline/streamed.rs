@@ -101,6 +101,11 @@ fn choose(
         // It will be coded once for all, from spare time.
         return Err("not-stored");
     }
+    if let Whole::Object(object) = whole
+        && !streamed.may_take(object.body().chunks().first().map_or(&[], |chunk| chunk))
+    {
+        return Err("failed");
+    }
     if record.passage().is_some_and(|passage| passage.reads_delivered()) {
         // They are to see it as it is.
         return Err("plugins");

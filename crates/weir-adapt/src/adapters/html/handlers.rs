@@ -9,7 +9,7 @@ use lol_html::send::{ElementContentHandlers, Settings};
 use lol_html::{HandlerResult, HandlerTypes, MemorySettings, Selector};
 
 use super::rewriter::{Counts, MEMORY_BYTES_MAX};
-use super::{Action, Hidden, Rewriting, Strip, hide, hosts, images, strip};
+use super::{Action, Hidden, Rewriting, hide, hosts, images, strip};
 
 /// An element, as handlers see it.
 pub(super) type Element<'r, 't> = lol_html::send::Element<'r, 't>;
@@ -21,17 +21,10 @@ pub(super) type Element<'r, 't> = lol_html::send::Element<'r, 't>;
 pub(super) fn settings(
     rewriting: &Rewriting,
     hidden: Option<Hidden>,
-    is_text: bool,
     counts: &Arc<Counts>,
 ) -> Result<Settings<'static, 'static>, String> {
     let (html, nonce) = (&rewriting.html, rewriting.nonce.as_deref());
-    let memory = MemorySettings::new()
-        .with_max_allowed_memory_usage(MEMORY_BYTES_MAX)
-        .with_graceful_bail_out_on_memory_limit_exceeded(true);
-    let mut settings = Settings::new_send()
-        .with_strict(false)
-        .with_memory_settings(memory)
-        .with_graceful_bail_out_on_content_handler_error(true);
+    let mut settings = nothing();
     for rule in &html.rules {
         let action = rule.action.clone().with_nonce(nonce.unwrap_or_default());
         let counts = Arc::clone(counts);
@@ -47,8 +40,18 @@ pub(super) fn settings(
         settings = hosts::add(settings, &html.hosts, counts)?;
     }
     settings = images::add(settings, &html.images, counts)?;
-    let strip = Strip { space: html.strip.space && is_text, ..html.strip };
-    strip::add(settings, strip, counts)
+    Ok(strip::comments(settings, html.strip, counts))
+}
+
+/// A parser with limits, and nothing to do.
+pub(super) fn nothing() -> Settings<'static, 'static> {
+    let memory = MemorySettings::new()
+        .with_max_allowed_memory_usage(MEMORY_BYTES_MAX)
+        .with_graceful_bail_out_on_memory_limit_exceeded(true);
+    Settings::new_send()
+        .with_strict(false)
+        .with_memory_settings(memory)
+        .with_graceful_bail_out_on_content_handler_error(true)
 }
 
 /// A handler and what it waits for.

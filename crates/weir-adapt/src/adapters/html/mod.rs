@@ -179,9 +179,7 @@ pub fn rewrite(
 ) -> Result<Adapted, AdaptError> {
     let at = rewriting.hide.as_ref().and_then(|hide| hide.table);
     let hidden = at.and_then(|at| tables.get(at)).map(|table| Hidden::copied(table));
-    // Text that is looked at is decoded, and what is no text would not come back.
-    let is_text = !rewriting.html.strip.space || std::str::from_utf8(input).is_ok();
-    let mut rewriter = match Rewriter::new(rewriting, hidden, input, is_text) {
+    let mut rewriter = match Rewriter::new(rewriting, hidden, input) {
         Ok(rewriter) => rewriter,
         Err(Unsuited::Charset) => return Ok(Adapted::Original(Why::Charset)),
         Err(Unsuited::Selector(what)) => {

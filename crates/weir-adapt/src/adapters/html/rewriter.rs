@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use encoding_rs::{Encoding, UTF_8};
+use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
+use lol_html::send::Settings;
 use lol_html::{AsciiCompatibleEncoding, OutputSink, send};
 use parking_lot::Mutex;
 
-use super::{Hidden, Rewriting, handlers};
+use super::{Hidden, Rewriting, handlers, strip};
 
 /// Memory of the parser: elements that are open, and a tag that has not ended.
 pub(super) const MEMORY_BYTES_MAX: usize = 2 << 20;
@@ -34,10 +35,17 @@ pub(super) struct Counts {
 
 /// Rewrites one page.
 pub struct Rewriter {
+    /// Makes white space thin, before anything else is done.
+    space: Option<Pass>,
+    page: Pass,
+    counts: Arc<Counts>,
+}
+
+/// A parser at work.
+struct Pass {
     /// Without one the page passes as it is.
     inner: Option<send::HtmlRewriter<'static, Sink>>,
     output: Arc<Mutex<Vec<u8>>>,
-    counts: Arc<Counts>,
     has_bailed_out: bool,
 }
 
@@ -51,8 +59,7 @@ impl OutputSink for Sink {
 }
 
 impl Rewriter {
-    /// A rewriter for a page that begins with `beginning`, which is only looked at. `is_text` says
-    /// that all of the page can be decoded; otherwise its white space is left alone.
+    /// A rewriter for a page that begins with `beginning`, which is only looked at.
     ///
     /// # Errors
     /// If that page, or any, cannot be rewritten.
@@ -60,43 +67,42 @@ impl Rewriter {
         rewriting: &Rewriting,
         hidden: Option<Hidden>,
         beginning: &[u8],
-        is_text: bool,
     ) -> Result<Rewriter, Unsuited> {
         let encoding = encoding(rewriting, beginning).ok_or(Unsuited::Charset)?;
         let counts = Arc::new(Counts::default());
-        let settings = handlers::settings(rewriting, hidden, is_text, &counts);
+        let settings = handlers::settings(rewriting, hidden, &counts);
         let settings = settings.map_err(Unsuited::Selector)?;
-        let settings = settings
+        let page = settings
             .with_encoding(encoding)
             .with_adjust_charset_on_meta_tag(rewriting.charset.is_none());
-        let output = Arc::default();
-        let sink = Sink(Arc::clone(&output));
-        let inner = Some(send::HtmlRewriter::new(settings, sink));
-        Ok(Rewriter { inner, output, counts, has_bailed_out: false })
+        let space = match rewriting.html.strip.space {
+            true => Some(Pass::of_space()?),
+            false => None,
+        };
+        Ok(Rewriter { space, page: Pass::new(page), counts })
     }
 
     /// Takes the next piece, and appends what is ready to `output`.
     pub fn push(&mut self, piece: &[u8], output: &mut Vec<u8>) {
-        let Some(inner) = &mut self.inner else { return output.extend_from_slice(piece) };
-        // What it had taken in goes out as it was, this piece's end included.
-        let failed = inner.write(piece).is_err();
-        output.append(&mut self.output.lock());
-        if failed {
-            self.inner = None;
-            self.has_bailed_out = true;
-        }
+        let Some(space) = &mut self.space else { return self.page.push(piece, output) };
+        let mut thin = Vec::with_capacity(piece.len());
+        space.push(piece, &mut thin);
+        self.page.push(&thin, output);
     }
 
     /// The page ends: appends what is left.
     pub fn finish(&mut self, output: &mut Vec<u8>) {
-        let Some(inner) = self.inner.take() else { return };
-        self.has_bailed_out |= inner.end().is_err();
-        output.append(&mut self.output.lock());
+        if let Some(space) = &mut self.space {
+            let mut thin = Vec::new();
+            space.finish(&mut thin);
+            self.page.push(&thin, output);
+        }
+        self.page.finish(output);
     }
 
     /// Whether the page needed more memory than there is, so that its end is as it was.
     pub fn has_bailed_out(&self) -> bool {
-        self.has_bailed_out
+        self.page.has_bailed_out || self.space.as_ref().is_some_and(|space| space.has_bailed_out)
     }
 
     /// Elements that lists of ads and trackers have had taken out so far.
@@ -111,10 +117,47 @@ impl Rewriter {
             0 => {}
             hidden => detail.push_str(&format!(";hidden={hidden}")),
         }
-        if self.has_bailed_out {
+        if self.has_bailed_out() {
             detail.push_str(";partial");
         }
         detail
+    }
+}
+
+impl Pass {
+    fn new(settings: Settings<'static, 'static>) -> Pass {
+        let output = Arc::default();
+        let sink = Sink(Arc::clone(&output));
+        let inner = Some(send::HtmlRewriter::new(settings, sink));
+        Pass { inner, output, has_bailed_out: false }
+    }
+
+    /// Text that is looked at is decoded and coded again, and what is none in the page's encoding
+    /// would not come back. White space is the same bytes in all encodings that pages may have, and
+    /// no part of another character: so they are read in one in which each byte is a character
+    /// (WHATWG Encoding, section 9).
+    fn of_space() -> Result<Pass, Unsuited> {
+        let bytes = AsciiCompatibleEncoding::new(WINDOWS_1252).ok_or(Unsuited::Charset)?;
+        let settings = strip::space(handlers::nothing()).map_err(Unsuited::Selector)?;
+        let settings = settings.with_encoding(bytes).with_adjust_charset_on_meta_tag(false);
+        Ok(Pass::new(settings))
+    }
+
+    fn push(&mut self, piece: &[u8], output: &mut Vec<u8>) {
+        let Some(inner) = &mut self.inner else { return output.extend_from_slice(piece) };
+        // What it had taken in goes out as it was, this piece's end included.
+        let failed = inner.write(piece).is_err();
+        output.append(&mut self.output.lock());
+        if failed {
+            self.inner = None;
+            self.has_bailed_out = true;
+        }
+    }
+
+    fn finish(&mut self, output: &mut Vec<u8>) {
+        let Some(inner) = self.inner.take() else { return };
+        self.has_bailed_out |= inner.end().is_err();
+        output.append(&mut self.output.lock());
     }
 }
 

@@ -16,36 +16,35 @@ use super::rewriter::Counts;
 /// Beginnings of comments that somebody evaluates: browsers of old, edge servers, scripts.
 const MEANT: [&str; 5] = ["[if", "[endif", "#", "esi", "<![endif"];
 
-/// Has a page stripped.
+/// Has a page's comments taken out, if that is wished.
+pub(super) fn comments(
+    settings: Settings<'static, 'static>,
+    strip: Strip,
+    counts: &Arc<Counts>,
+) -> Settings<'static, 'static> {
+    if !strip.comments {
+        return settings;
+    }
+    let counts = Arc::clone(counts);
+    let handler = move |comment: &mut Comment<'_>| {
+        let text = comment.text();
+        let text = text.trim_ascii_start();
+        if !MEANT.iter().any(|word| text.starts_with(word)) {
+            counts.changed.fetch_add(1, Relaxed);
+            comment.remove();
+        }
+        HandlerResult::Ok(())
+    };
+    settings.append_document_content_handler(DocumentContentHandlers::default().comments(handler))
+}
+
+/// Has a page's white space made thin.
 ///
 /// # Errors
 /// None: the selectors are known.
-pub(super) fn add(
-    mut settings: Settings<'static, 'static>,
-    strip: Strip,
-    counts: &Arc<Counts>,
+pub(super) fn space(
+    settings: Settings<'static, 'static>,
 ) -> Result<Settings<'static, 'static>, String> {
-    if strip.comments {
-        let counts = Arc::clone(counts);
-        let handler = move |comment: &mut Comment<'_>| {
-            let text = comment.text();
-            let text = text.trim_ascii_start();
-            if !MEANT.iter().any(|word| text.starts_with(word)) {
-                counts.changed.fetch_add(1, Relaxed);
-                comment.remove();
-            }
-            HandlerResult::Ok(())
-        };
-        let handlers = DocumentContentHandlers::default().comments(handler);
-        settings = settings.append_document_content_handler(handlers);
-    }
-    if strip.space {
-        settings = space(settings)?;
-    }
-    Ok(settings)
-}
-
-fn space(settings: Settings<'static, 'static>) -> Result<Settings<'static, 'static>, String> {
     // Elements that are open in which white space is shown as it is.
     let kept = Arc::new(AtomicU32::new(0));
     let open = Arc::clone(&kept);

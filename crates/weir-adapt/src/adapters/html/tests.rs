@@ -154,9 +154,14 @@ fn comments_and_white_space_are_stripped() {
         "<p> one\ntwo </p><!--[if IE]>x<![endif]--><!--# include -->\
          <pre>  a\n  b  </pre><textarea>  c  d</textarea><script>a  =  1</script><p>x y</p>",
     );
-    // Bytes that are no text would not come back, and so white space stays where they are.
-    let invalid = b"<p>a  b \xff</p><!-- x -->";
-    assert_eq!(rewritten(&html, invalid).unwrap(), b"<p>a  b \xff</p>");
+    // Bytes that are no text come back, beside white space, too.
+    let invalid = b"<p>a  b \xff  \xc3 \x81\t\n\x98</p><!-- x -->";
+    assert_eq!(rewritten(&html, invalid).unwrap(), b"<p>a b \xff \xc3 \x81\n\x98</p>");
+    // Those of an encoding whose characters end in what is ASCII elsewhere.
+    let shift_jis = Rewriting { charset: Some(text("shift_jis")), ..page(&html) };
+    let made = rewrite(b"<p>\x83\x5c  \x83\x5c</p>", &shift_jis, &[], &LIMITS).unwrap();
+    let Adapted::Made(bytes, _) = made else { panic!("{made:?}") };
+    assert_eq!(bytes, b"<p>\x83\x5c \x83\x5c</p>");
 }
 
 #[test]
@@ -234,7 +239,7 @@ fn nothing_matches() -> Rewriting {
 
 fn as_it_is(html: &Rewriting, page: &[u8], pieces: usize) {
     let table = Hidden::of([".nowhere-else", "#nowhere"].map(text));
-    let mut rewriter = Rewriter::new(html, Some(table), page, true).unwrap();
+    let mut rewriter = Rewriter::new(html, Some(table), page).unwrap();
     let mut output = Vec::new();
     for piece in page.chunks(pieces) {
         rewriter.push(piece, &mut output);
@@ -282,6 +287,23 @@ proptest! {
         as_it_is(&nothing_matches(), &page, pieces);
     }
 
+    /// Whatever a page is made of, nothing but white space is taken out with white space.
+    #[test]
+    fn only_white_space_is_lost_with_white_space(
+        parts in proptest::collection::vec(proptest::sample::select(PARTS), 0..40),
+        noise in proptest::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let input = [parts.concat(), noise].concat();
+        prop_assume!(encoding_rs::Encoding::for_bom(&input).is_none());
+        let html = Html { strip: Strip { comments: false, space: true }, ..Html::default() };
+        let made = rewritten(&html, &input).unwrap_or_else(|| input.clone());
+        let dense = |bytes: &[u8]| -> Vec<u8> {
+            bytes.iter().copied().filter(|byte| !b" \t\n\r\x0c".contains(byte)).collect()
+        };
+        prop_assert_eq!(dense(&made), dense(&input));
+        prop_assert!(made.len() <= input.len());
+    }
+
     /// What comes out does not depend on how the page comes in.
     #[test]
     fn pieces_do_not_matter(pieces in 1_usize..50) {
@@ -291,7 +313,7 @@ proptest! {
         };
         let text = "<body>  <p>a  b <i class='x y'>c</i>\n\n </p><!-- d --><p>ü  語</p></body>".repeat(9);
         let whole = rewritten(&html, text.as_bytes()).unwrap();
-        let (mut rewriter, mut output) = (Rewriter::new(&page(&html), None, b"", true).unwrap(), Vec::new());
+        let (mut rewriter, mut output) = (Rewriter::new(&page(&html), None, b"").unwrap(), Vec::new());
         for piece in text.as_bytes().chunks(pieces) {
             rewriter.push(piece, &mut output);
         }
@@ -321,7 +343,7 @@ fn what_takes_too_much_memory_is_left_from_there_on() {
 #[test]
 fn a_page_of_a_hundred_megabytes_streams() {
     let html = rules(&[("p.last", Action::Append(text("!")))]);
-    let mut rewriter = Rewriter::new(&page(&html), None, b"", true).unwrap();
+    let mut rewriter = Rewriter::new(&page(&html), None, b"").unwrap();
     let line = "Water runs down to the weir, and over it. ".repeat(20);
     let piece = format!("<p class=\"a\">{line}</p>\n").repeat(60);
     let (mut output, mut bytes, mut most) = (Vec::new(), 0_u64, 0);
