@@ -9,6 +9,7 @@
 
 pub mod adapters;
 pub mod ads;
+pub mod cgroup;
 mod cost;
 pub mod helper;
 mod job;

@@ -22,7 +22,8 @@ const TIME: Duration = Duration::from_millis(20);
 
 fn pool(script: &str) -> Pool {
     let arguments = ["-c", script].map(OsString::from).to_vec();
-    let settings = PoolSettings { helpers: 1, queue: 4, program: "/bin/sh".into(), arguments };
+    let settings =
+        PoolSettings { helpers: 1, queue: 4, program: "/bin/sh".into(), arguments, cgroup: None };
     Pool::start(settings, Arena::new(16 << 20).unwrap()).unwrap()
 }
 

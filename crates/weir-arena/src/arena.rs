@@ -168,7 +168,7 @@ impl Memory {
     }
 
     /// Takes `count` pages, or says how many are free.
-    fn take(&self, count: u64) -> Result<PageRange, ArenaError> {
+    pub(crate) fn take(&self, count: u64) -> Result<PageRange, ArenaError> {
         self.count(count)?;
         let range = self.free.lock().take(count);
         range.ok_or_else(|| {

@@ -121,7 +121,8 @@ fn what_takes_too_many_descriptors_is_copied() {
         .map(|seed| arena.adopt(memfd(&pattern(70_000, seed), SEALS), 70_000).unwrap())
         .collect();
     setrlimit(Resource::Nofile, limit).unwrap();
-    let fds: HashSet<i32> = kept.iter().map(|bytes| locate(bytes).unwrap().fd).collect();
+    let fds: HashSet<i32> =
+        kept.iter().map(|bytes| locate(bytes).unwrap().fd.as_raw_fd()).collect();
     assert_eq!(fds.len(), 101, "an eighth, and the arena's own");
     for (seed, bytes) in kept.iter().enumerate() {
         assert!(*bytes == pattern(70_000, seed as u8) && at_location(bytes) == *bytes, "{seed}");

@@ -29,7 +29,7 @@ fn format(coding: Coding, level: u32, level_large: u32) -> CompressFormat {
 fn every_setting_of_the_block() {
     let text =
         "adapt { helpers 3; queue 7; streams 5; memory \"128MiB\"; time \"2s\"; output \"1MiB\"
-                priority \"normal\"
+                priority \"normal\"; cgroup \"/sys/fs/cgroup/a\"
                 image source-bytes=\"1MiB\" pixels=9 side=8 frames=7 decoded=\"2MiB\"; }";
     let expected = Adapt {
         helpers: Some(3),
@@ -39,6 +39,7 @@ fn every_setting_of_the_block() {
         output: 1 << 20,
         time: Duration::from_secs(2),
         priority: AdaptPriority::Normal,
+        cgroup: Some("/sys/fs/cgroup/a".into()),
         image: ImageLimits {
             source_bytes: 1 << 20,
             pixels: 9,

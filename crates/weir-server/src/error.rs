@@ -62,6 +62,9 @@ pub enum StartError {
     /// A list of ads and trackers cannot be read.
     #[error("list of ads {0}")]
     Ads(#[from] weir_adapt::ads::ListError),
+    /// The control group of helpers cannot be used.
+    #[error("adapt: {0}")]
+    Cgroup(#[from] weir_adapt::cgroup::CgroupError),
     /// The key of a route's pictures cannot be read.
     #[error("key of pictures {path}: {cause}", path = path.display())]
     ImageKey {

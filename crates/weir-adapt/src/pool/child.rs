@@ -75,6 +75,9 @@ impl Helper {
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
             .spawn()?;
+        if let Some(cgroup) = &settings.cgroup {
+            cgroup.take(child.id());
+        }
         let times = File::open(format!("/proc/{}/schedstat", child.id())).ok();
         let buffer = vec![0; MESSAGE_BYTES_MAX];
         let mut helper =

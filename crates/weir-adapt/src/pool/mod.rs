@@ -20,6 +20,7 @@ use weir_work::{Line, Rank};
 
 use self::strikes::Strikes;
 pub use self::word::{Judged, judge_packet};
+use crate::cgroup::Cgroup;
 use crate::cost::DEAR;
 use crate::job::{Job, Outcome};
 
@@ -34,6 +35,8 @@ pub struct PoolSettings {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// The control group that they are put in, if there is one.
+    pub cgroup: Option<Arc<Cgroup>>,
 }
 
 /// Why a job is not even begun.

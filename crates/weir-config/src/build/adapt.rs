@@ -1,6 +1,7 @@
 //! The `adapt` block, and what routes adapt.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use crate::check::Line;
 use crate::limits::TYPES_MAX;
@@ -35,6 +36,7 @@ impl Build<'_, '_> {
                 "normal" => AdaptPriority::Normal,
                 _ => AdaptPriority::Idle,
             },
+            cgroup: lines.value::<String>("cgroup").map(PathBuf::from),
             image: self.image_limits(lines.one("image")?, memory)?,
         })
     }

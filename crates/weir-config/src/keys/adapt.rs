@@ -1,7 +1,7 @@
 //! Keys of the `adapt` block, and of what routes adapt.
 
-use crate::rules::adapt::{COMPRESS_FORMAT, COMPRESSED_TYPE};
-use crate::table::Presence::{AnyNumber, Default, Repeated};
+use crate::rules::adapt::{CGROUP, COMPRESS_FORMAT, COMPRESSED_TYPE};
+use crate::table::Presence::{AnyNumber, Default, Otherwise, Repeated};
 use crate::table::{Block, Key, key, slot};
 use crate::value::Kind;
 
@@ -91,6 +91,22 @@ pub(crate) const ADAPT: &[Key] = &[
              `\"normal\"`: like everything else, at the expense of requests.",
         )],
         ..setting("priority", "When helpers run.", "priority \"normal\"")
+    },
+    Key {
+        arguments: &[slot(
+            "directory",
+            Kind::Text(&CGROUP),
+            Otherwise("helpers stay in the server's"),
+            "Made if only the last part of it is missing.",
+        )],
+        ..setting(
+            "cgroup",
+            "The control group (cgroup v2) that helpers are put in, [of their \
+             own](adapting.md#a-cgroup-of-their-own). Weir gives it no share of the processor \
+             while anything else wants it (`cpu.idle`), and limits its memory and its processes, \
+             by what controllers it has.",
+            "cgroup \"/sys/fs/cgroup/system.slice/weir.service/helpers\"",
+        )
     },
     Key {
         block: Block::Route,

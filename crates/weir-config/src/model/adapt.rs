@@ -1,5 +1,6 @@
 //! Adaptation: the `adapt` block, and what routes adapt.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Ads, Html, Image, ImageLimits};
@@ -21,6 +22,8 @@ pub struct Adapt {
     pub time: Duration,
     /// When helpers run.
     pub priority: AdaptPriority,
+    /// The control group that they are put in.
+    pub cgroup: Option<PathBuf>,
     /// What pictures may cost.
     pub image: ImageLimits,
 }
@@ -51,6 +54,7 @@ impl Default for Adapt {
             output: 64 << 20,
             time: Duration::from_secs(10),
             priority: AdaptPriority::Idle,
+            cgroup: None,
             image: ImageLimits::default(),
         }
     }

@@ -25,6 +25,9 @@ impl Printer {
                 AdaptPriority::Normal => "normal",
             };
             out.line(format_args!("priority \"{priority}\""));
+            if let Some(path) = &adapt.cgroup {
+                out.line(format_args!("cgroup {}", quote(&path.display().to_string())));
+            }
             out.image_limits(&adapt.image);
         });
     }

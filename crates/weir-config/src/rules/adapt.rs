@@ -16,6 +16,18 @@ pub(crate) static COMPRESSED_TYPE: TextKind = TextKind {
     parse: media_type,
 };
 
+pub(crate) static CGROUP: TextKind = TextKind {
+    what: "the absolute path of a directory of cgroup v2, such as \
+           \"/sys/fs/cgroup/system.slice/weir.service/helpers\"",
+    parse: |text| {
+        let is_plain = !text.contains('\0') && !text.split('/').any(|part| part == "..");
+        match text.starts_with('/') && text.len() > 1 && is_plain {
+            true => Ok(Value::Text(text.to_owned())),
+            false => Err(Wrong::default()),
+        }
+    },
+};
+
 /// What codings are called elsewhere.
 const OTHER_NAMES: [(&str, &str); 6] = [
     ("brotli", "br"),

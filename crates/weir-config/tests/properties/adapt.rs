@@ -1,5 +1,7 @@
 //! Any `adapt` block that a file could make, and whatever routes adapt.
 
+use std::path::PathBuf;
+
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -10,8 +12,10 @@ use super::time;
 pub(crate) fn adapt() -> impl Strategy<Value = Adapt> {
     let memory = (64_u64 << 20..=64 << 30, 64_u64 << 10..=64 << 20);
     let numbers = (option::of(0_usize..=256), 1_usize..=100_000, 0_usize..=100_000);
-    let adapt = (numbers, memory, time(100, 600_000), any::<bool>(), image_limits()).prop_map(
-        |((helpers, queue, streams), (memory, output), time, idle, image)| Adapt {
+    let cgroup = option::of("(/[a-z.]{1,9}x){1,3}".prop_map(PathBuf::from));
+    let run = (time(100, 600_000), any::<bool>(), cgroup);
+    let adapt = (numbers, memory, run, image_limits()).prop_map(
+        |((helpers, queue, streams), (memory, output), (time, idle, cgroup), image)| Adapt {
             helpers,
             queue,
             streams,
@@ -19,6 +23,7 @@ pub(crate) fn adapt() -> impl Strategy<Value = Adapt> {
             output,
             time,
             priority: if idle { AdaptPriority::Idle } else { AdaptPriority::Normal },
+            cgroup,
             image,
         },
     );

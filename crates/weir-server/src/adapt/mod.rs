@@ -7,6 +7,7 @@ mod compress;
 pub(crate) mod declared;
 mod declined;
 mod effort;
+mod group;
 mod html;
 mod image;
 mod offers;
@@ -23,10 +24,12 @@ use weir_config as config;
 
 use self::declined::Declined;
 use self::effort::Effort;
+use self::group::Group;
 use crate::error::StartError;
 pub(crate) use adapter::{Asked, Shape};
 pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, field};
 pub(crate) use effort::is_draft;
+pub(crate) use group::GroupStatus;
 pub use html::rewriting as html_rewriting;
 pub use image::step as image_step;
 pub(crate) use image::{ImageQuery, Misasked, Pictures};
@@ -39,6 +42,9 @@ pub(crate) use streamed::Streamed;
 /// The first that cannot be used.
 pub(crate) fn check(config: &config::Config) -> Result<(), StartError> {
     ads::check(config)?;
+    if let Some(path) = &config.adapt.cgroup {
+        weir_adapt::cgroup::check(path)?;
+    }
     let mut routes = config.sites.iter().flat_map(|site| &site.routes);
     routes.try_for_each(|route| ImageQuery::new(&route.adapt).map(drop))
 }
@@ -50,6 +56,8 @@ const PROGRAM: &str = "/proc/self/exe";
 pub(crate) struct Adaptation {
     settings: PoolSettings,
     arena: Arena,
+    /// What helpers are put in.
+    group: Option<Group>,
     /// Started when there is something to do, if that can be.
     pool: OnceLock<Option<Pool>>,
     /// What works on what is not stored.
@@ -100,8 +108,17 @@ impl Adaptation {
         counts: &Arc<Counts>,
         pictures: &Arc<Pictures>,
     ) -> Adaptation {
+        let helpers = settings.helpers.unwrap_or_else(cores);
+        let group = Group::open(settings, helpers, arena.limit());
         Adaptation {
-            settings: pool_settings(settings),
+            settings: PoolSettings {
+                helpers,
+                queue: settings.queue,
+                program: PROGRAM.into(),
+                arguments: arguments(settings),
+                cgroup: group.as_ref().and_then(Group::cgroup),
+            },
+            group,
             arena: arena.clone(),
             pool: OnceLock::new(),
             coders: Coders::new(cores(), settings.streams),
@@ -232,6 +249,11 @@ impl Adaptation {
         self.coders.stats()
     }
 
+    /// What has become of the group that helpers are put in, if there is one.
+    pub(crate) fn group(&self) -> Option<GroupStatus> {
+        self.group.as_ref().map(Group::status)
+    }
+
     /// What has become of jobs.
     pub(crate) fn stats(&self) -> Stats {
         self.pool.get().and_then(Option::as_ref).map(Pool::stats).unwrap_or_default()
@@ -242,8 +264,8 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn pool_settings(settings: &config::Adapt) -> PoolSettings {
-    let helpers = settings.helpers.unwrap_or_else(cores);
+/// What a helper is started with.
+fn arguments(settings: &config::Adapt) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["helper".into()];
     if settings.priority == config::AdaptPriority::Idle {
         arguments.push("--idle".into());
@@ -252,5 +274,5 @@ fn pool_settings(settings: &config::Adapt) -> PoolSettings {
     for (name, value) in numbers {
         arguments.extend([name.into(), value.to_string().into()]);
     }
-    PoolSettings { helpers, queue: settings.queue, program: PROGRAM.into(), arguments }
+    arguments
 }

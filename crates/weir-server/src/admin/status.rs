@@ -8,6 +8,7 @@ use weir_origin::upstream::GroupStatus;
 
 use super::guard::{self, GuardStatus};
 use crate::Server;
+use crate::adapt::GroupStatus as CgroupStatus;
 use crate::adapt::declared::{self, Declaration};
 use crate::live::{Live, Route};
 use crate::metrics::CacheResult;
@@ -26,6 +27,8 @@ pub(super) struct Status {
     cache: CacheStatus,
     routes: Vec<RouteStatus>,
     adapters: Vec<AdapterStatus>,
+    /// The control group of helpers, if there is one.
+    cgroup: Option<CgroupStatus>,
     upstreams: Vec<GroupStatus>,
     guard: GuardStatus,
 }
@@ -111,6 +114,7 @@ pub(super) fn status(server: &Server) -> Status {
         },
         routes: routes(server),
         adapters: adapters(&live),
+        cgroup: shared.adaptation.group(),
         upstreams,
         guard: guard::status(server),
     }

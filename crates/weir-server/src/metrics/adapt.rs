@@ -33,6 +33,12 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
             stats.died,
         ),
         (
+            "weir_adapt_helpers_outside_total",
+            "counter",
+            "Helpers that could not be put in their cgroup.",
+            shared.adaptation.group().map_or(0, |group| group.outside),
+        ),
+        (
             "weir_adapt_input_bytes_total",
             "counter",
             "Bytes of originals that variants were made from.",

@@ -101,7 +101,8 @@ fn run(job: Job, arena: Arena) -> Result<Outcome, Failure> {
     let mut arguments: Vec<OsString> = arguments.map(OsString::from).to_vec();
     arguments.push(FILE_BYTES_MAX.to_string().into());
     let program = std::env::current_exe().map_err(io)?;
-    let pool = Pool::start(PoolSettings { helpers: 1, queue: 1, program, arguments }, arena);
+    let pool =
+        Pool::start(PoolSettings { helpers: 1, queue: 1, program, arguments, cgroup: None }, arena);
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(io)?;
     let adapted = runtime.block_on(pool.map_err(io)?.adapt(job, |_| {}));
     adapted.map_err(|refused| Failure(refused.as_str().to_owned()))

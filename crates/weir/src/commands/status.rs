@@ -58,12 +58,30 @@ fn render(status: &Value) -> String {
         bytes(number(&cache["limit_bytes"])),
         cache["evictions"]
     );
+    cgroup(&mut text, &status["cgroup"]);
     routes(&mut text, status);
     adapters(&mut text, status);
     upstreams(&mut text, status);
     text.push('\n');
     text.push_str(&guard_status::render(&status["guard"], Some(RULES_SHOWN), SystemTime::now()));
     text
+}
+
+/// What helpers are put in, where the configuration names something.
+fn cgroup(text: &mut String, cgroup: &Value) {
+    let Some(path) = cgroup["path"].as_str() else { return };
+    let holds = cgroup["holds"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let holds = holds.collect::<Vec<_>>().join(", ");
+    let said = match cgroup["error"].as_str() {
+        Some(why) => format!("not used: {why}"),
+        None if holds.is_empty() => "no controllers".to_owned(),
+        None => holds,
+    };
+    let outside = match cgroup["outside"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!("; {count} could not be put there"),
+    };
+    let _ = writeln!(text, "helpers in cgroup {path}: {said}{outside}");
 }
 
 fn routes(text: &mut String, status: &Value) {
