@@ -230,7 +230,10 @@ impl Group {
         // To ask the same server again would only wait as long again or meet the same limit.
         let needs_other = matches!(
             error.kind(),
-            ErrorKind::FirstByteTimeout | ErrorKind::ConnectTimeout | ErrorKind::Overloaded
+            ErrorKind::FirstByteTimeout
+                | ErrorKind::ConnectTimeout
+                | ErrorKind::Overloaded
+                | ErrorKind::Resolve
         );
         let is_other =
             |(index, server): (usize, &Server)| !tried.contains(&index) && server.is_available();
