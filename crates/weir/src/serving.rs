@@ -54,6 +54,7 @@ pub(crate) fn serve(
     announce: impl FnOnce(&Listening),
 ) -> Result<(), StartError> {
     raise_descriptor_limit();
+    do_without_huge_pages();
     let keep = kept_capabilities(&settings.config)?;
     let runtime = control_runtime()?;
     let _within = runtime.enter();
@@ -119,6 +120,15 @@ fn raise_descriptor_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(cause) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%cause, "cannot raise the limit of open files");
+    }
+}
+
+/// No transparent huge pages for this process and its helpers. The system clears one within the
+/// page fault: a worker that first touches memory would stand still for that long, milliseconds in
+/// a virtual machine (ARCHITECTURE.md, what was measured).
+fn do_without_huge_pages() {
+    if let Err(cause) = nix::sys::prctl::set_thp_disable(true) {
+        tracing::warn!(%cause, "cannot do without transparent huge pages: responses may stall");
     }
 }
 
