@@ -30,6 +30,7 @@ pub struct Chain {
     /// Bytes that came.
     taken: u64,
     has_more: bool,
+    is_finished: bool,
     /// What has become of the page.
     detail: Option<String>,
 }
@@ -54,6 +55,7 @@ impl Chain {
             input: Bytes::new(),
             taken: 0,
             has_more: false,
+            is_finished: false,
             detail: None,
         };
         for step in steps {
@@ -119,7 +121,11 @@ impl Chain {
     /// Want of memory.
     pub fn flush(&mut self) -> Result<Vec<u8>, AdaptError> {
         match &mut self.coding {
-            Coding::Made(encoder) => encoder.flush().map_err(failed),
+            Coding::Made(encoder) => {
+                let mut output = Vec::new();
+                encoder.flush(&mut output).map_err(failed)?;
+                Ok(output)
+            }
             Coding::Nothing | Coding::Wished(_) => Ok(Vec::new()),
         }
     }
@@ -138,9 +144,28 @@ impl Chain {
         }
         self.encode(&[], &mut output)?;
         if let Coding::Made(encoder) = std::mem::replace(&mut self.coding, Coding::Nothing) {
-            output.extend(encoder.finish().map_err(failed)?);
+            encoder.finish(&mut output).map_err(failed)?;
+        }
+        self.is_finished = true;
+        Ok(output)
+    }
+
+    /// Works on the last piece, and ends if that leaves [no more](Chain::has_more) of it.
+    ///
+    /// # Errors
+    /// As [`Chain::code`] and [`Chain::finish`].
+    pub fn code_last(&mut self, piece: Bytes) -> Result<Vec<u8>, AdaptError> {
+        let mut output = self.code(piece)?;
+        if !self.has_more {
+            output.append(&mut self.finish()?);
         }
         Ok(output)
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
     }
 
     /// What has become of a page, once it has ended: as [`Rewriter::detail`].
@@ -163,7 +188,7 @@ impl Chain {
             self.coding = Coding::Made(Box::new(Encoder::new(compress).map_err(failed)?));
         }
         match &mut self.coding {
-            Coding::Made(encoder) => output.extend(encoder.code(text).map_err(failed)?),
+            Coding::Made(encoder) => encoder.code(text, output).map_err(failed)?,
             Coding::Nothing | Coding::Wished(_) => output.extend_from_slice(text),
         }
         Ok(())

@@ -182,8 +182,9 @@ fn what_has_come_goes_out_when_it_is_asked_for() {
     for coding in ALL {
         let mut chain = Chain::new(&[Step::Decode(vec![Kind::Gzip]), html()], &[]).unwrap();
         let mut encoder = Encoder::new(&Compress { coding: Kind::Gzip, level: 4 }).unwrap();
-        let mut sent = encoder.code(b"<html><head></head><p>First</p><p cl").unwrap();
-        sent.extend(encoder.flush().unwrap());
+        let mut sent = Vec::new();
+        encoder.code(b"<html><head></head><p>First</p><p cl", &mut sent).unwrap();
+        encoder.flush(&mut sent).unwrap();
         let mut made = chain.code(sent.into()).unwrap();
         made.extend(chain.flush().unwrap());
         let expected = b"<html><head><script>1</script></head><p>First</p>";

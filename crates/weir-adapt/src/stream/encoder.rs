@@ -1,22 +1,42 @@
 //! An encoder that can be asked for what it has so far.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
+use std::mem::swap;
+
+use flate2::{FlushCompress, Status};
+use zstd::stream::raw::{CParameter, InBuffer, Operation, OutBuffer};
 
 use crate::adapters::compress::{Coding, Compress};
 
 /// What encoders look back, as a power of two: 256 KiB. Streams are many at a time, and pages
 /// rarely larger.
 const WINDOW_LOG: u32 = 18;
+/// As much as gzip can look back, as a power of two.
+const GZIP_WINDOW_LOG: u8 = 15;
 /// Brotli's encoder takes input by pieces of this size.
 const BROTLI_BUFFER_BYTES: usize = 16 << 10;
+/// Room for results is made by so much.
+const ROOM_BYTES: usize = 8 << 10;
+/// Encoders that a thread keeps for later streams: some MB.
+const SPARES_MAX: usize = 4;
+
+thread_local! {
+    /// Encoders of streams that have ended, the last one last. A new one of zstd or gzip takes
+    /// longer to make than a page of 8 KB to code: its memory comes from the system, page by page.
+    static SPARES: RefCell<Vec<Encoder>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A content coding under way. It holds at most some MB.
-pub(super) struct Encoder(Kind);
+pub(super) struct Encoder {
+    compress: Compress,
+    kind: Kind,
+}
 
 enum Kind {
-    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    Gzip(flate2::Compress),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
-    Zstd(zstd::Encoder<'static, Vec<u8>>),
+    Zstd(zstd::stream::raw::Encoder<'static>),
 }
 
 impl Encoder {
@@ -26,11 +46,77 @@ impl Encoder {
     /// Want of memory.
     pub(super) fn new(compress: &Compress) -> io::Result<Encoder> {
         let (least, most) = compress.coding.levels();
-        let level = compress.level.clamp(least, most);
-        Ok(Encoder(match compress.coding {
+        let compress = Compress { level: compress.level.clamp(least, most), ..*compress };
+        match spare(compress) {
+            Some(encoder) => Ok(encoder),
+            None => Ok(Encoder { compress, kind: Kind::new(compress)? }),
+        }
+    }
+
+    /// Codes a piece; appends what there is of the result.
+    ///
+    /// # Errors
+    /// Want of memory.
+    pub(super) fn code(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
+        match &mut self.kind {
+            Kind::Gzip(encoder) => deflate(encoder, piece, FlushCompress::None, output),
+            Kind::Brotli(encoder) => append(encoder, output, |encoder| encoder.write_all(piece)),
+            Kind::Zstd(encoder) => {
+                let mut input = InBuffer::around(piece);
+                while input.pos() < piece.len() {
+                    with_room(output, |room| encoder.run(&mut input, room))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Everything that was coded and not returned yet: whoever has it can decode all that went in.
+    ///
+    /// # Errors
+    /// Want of memory.
+    pub(super) fn flush(&mut self, output: &mut Vec<u8>) -> io::Result<()> {
+        match &mut self.kind {
+            Kind::Gzip(encoder) => deflate(encoder, &[], FlushCompress::Sync, output),
+            Kind::Brotli(encoder) => append(encoder, output, |encoder| encoder.flush()),
+            Kind::Zstd(encoder) => {
+                while with_room(output, |room| encoder.flush(room))? > 0 {}
+                Ok(())
+            }
+        }
+    }
+
+    /// The end.
+    ///
+    /// # Errors
+    /// Want of memory.
+    pub(super) fn finish(mut self, output: &mut Vec<u8>) -> io::Result<()> {
+        match &mut self.kind {
+            Kind::Gzip(encoder) => {
+                deflate(encoder, &[], FlushCompress::Finish, output)?;
+                encoder.reset();
+            }
+            Kind::Brotli(_) => {}
+            Kind::Zstd(encoder) => {
+                while with_room(output, |room| encoder.finish(room, true))? > 0 {}
+                encoder.reinit()?;
+            }
+        }
+        match self.kind {
+            // It begins no second stream.
+            Kind::Brotli(encoder) => output.append(&mut encoder.into_inner()),
+            _ => keep(self),
+        }
+        Ok(())
+    }
+}
+
+impl Kind {
+    fn new(Compress { coding, level }: Compress) -> io::Result<Kind> {
+        Ok(match coding {
             Coding::Gzip => {
                 let level = flate2::Compression::new(level);
-                Kind::Gzip(flate2::write::GzEncoder::new(Vec::new(), level))
+                Kind::Gzip(flate2::Compress::new_gzip(level, GZIP_WINDOW_LOG))
             }
             Coding::Brotli => {
                 let parameters = brotli::enc::BrotliEncoderParams {
@@ -38,66 +124,76 @@ impl Encoder {
                     lgwin: WINDOW_LOG as i32,
                     ..Default::default()
                 };
-                let encoder = brotli::CompressorWriter::with_params(
-                    Vec::new(),
-                    BROTLI_BUFFER_BYTES,
-                    &parameters,
-                );
+                let (to, buffer) = (Vec::new(), BROTLI_BUFFER_BYTES);
+                let encoder = brotli::CompressorWriter::with_params(to, buffer, &parameters);
                 Kind::Brotli(Box::new(encoder))
             }
             Coding::Zstd => {
-                let mut encoder = zstd::Encoder::new(Vec::new(), level as i32)?;
-                encoder.window_log(WINDOW_LOG)?;
+                let mut encoder = zstd::stream::raw::Encoder::new(level as i32)?;
+                encoder.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
                 Kind::Zstd(encoder)
             }
-        }))
-    }
-
-    /// Codes a piece; returns what there is of the result.
-    ///
-    /// # Errors
-    /// Want of memory.
-    pub(super) fn code(&mut self, piece: &[u8]) -> io::Result<Vec<u8>> {
-        match &mut self.0 {
-            Kind::Gzip(encoder) => encoder.write_all(piece)?,
-            Kind::Brotli(encoder) => encoder.write_all(piece)?,
-            Kind::Zstd(encoder) => encoder.write_all(piece)?,
-        }
-        Ok(self.take())
-    }
-
-    /// Everything that was coded and not returned yet: whoever has it can decode all that went in.
-    ///
-    /// # Errors
-    /// Want of memory.
-    pub(super) fn flush(&mut self) -> io::Result<Vec<u8>> {
-        match &mut self.0 {
-            Kind::Gzip(encoder) => encoder.flush()?,
-            Kind::Brotli(encoder) => encoder.flush()?,
-            Kind::Zstd(encoder) => encoder.flush()?,
-        }
-        Ok(self.take())
-    }
-
-    /// The end.
-    ///
-    /// # Errors
-    /// Want of memory.
-    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
-        match self.0 {
-            Kind::Gzip(encoder) => encoder.finish(),
-            Kind::Brotli(encoder) => Ok(encoder.into_inner()),
-            Kind::Zstd(encoder) => encoder.finish(),
-        }
-    }
-
-    fn take(&mut self) -> Vec<u8> {
-        std::mem::take(match &mut self.0 {
-            Kind::Gzip(encoder) => encoder.get_mut(),
-            Kind::Brotli(encoder) => encoder.get_mut(),
-            Kind::Zstd(encoder) => encoder.get_mut(),
         })
     }
+}
+
+/// One that this thread has kept.
+fn spare(compress: Compress) -> Option<Encoder> {
+    SPARES.with_borrow_mut(|spares| {
+        let at = spares.iter().rposition(|spare| spare.compress == compress)?;
+        Some(spares.remove(at))
+    })
+}
+
+fn keep(encoder: Encoder) {
+    SPARES.with_borrow_mut(|spares| {
+        if spares.len() == SPARES_MAX {
+            spares.remove(0);
+        }
+        spares.push(encoder);
+    });
+}
+
+/// Codes all of `input`.
+fn deflate(
+    encoder: &mut flate2::Compress,
+    mut input: &[u8],
+    flush: FlushCompress,
+    output: &mut Vec<u8>,
+) -> io::Result<()> {
+    loop {
+        output.reserve(ROOM_BYTES);
+        let before = encoder.total_in();
+        let status = encoder.compress_vec(input, output, flush)?;
+        input = &input[(encoder.total_in() - before) as usize..];
+        // What leaves room has nothing more to say.
+        let has_room = output.len() < output.capacity();
+        if status == Status::StreamEnd || input.is_empty() && has_room {
+            return Ok(());
+        }
+    }
+}
+
+/// Lets brotli's encoder write behind what there is.
+fn append(
+    encoder: &mut brotli::CompressorWriter<Vec<u8>>,
+    output: &mut Vec<u8>,
+    write: impl FnOnce(&mut brotli::CompressorWriter<Vec<u8>>) -> io::Result<()>,
+) -> io::Result<()> {
+    swap(encoder.get_mut(), output);
+    let written = write(encoder);
+    swap(encoder.get_mut(), output);
+    written
+}
+
+/// Lets zstd's encoder write behind what there is.
+fn with_room(
+    output: &mut Vec<u8>,
+    write: impl FnOnce(&mut OutBuffer<'_, Vec<u8>>) -> io::Result<usize>,
+) -> io::Result<usize> {
+    output.reserve(ROOM_BYTES);
+    let behind = output.len();
+    write(&mut OutBuffer::around_pos(output, behind))
 }
 
 #[cfg(test)]
@@ -140,14 +236,38 @@ mod tests {
             let (mut sent, mut said) = (Vec::new(), Vec::new());
             for (piece, flushes) in &pieces {
                 said.extend_from_slice(piece);
-                sent.extend(encoder.code(piece).unwrap());
+                encoder.code(piece, &mut sent).unwrap();
                 if *flushes {
-                    sent.extend(encoder.flush().unwrap());
+                    encoder.flush(&mut sent).unwrap();
                     prop_assert!(decoded(coding, &sent) == said, "{coding:?}");
                 }
             }
-            sent.extend(encoder.finish().unwrap());
+            encoder.finish(&mut sent).unwrap();
             prop_assert!(decoded(coding, &sent) == said, "{coding:?}");
         }
+    }
+
+    #[test]
+    fn an_encoder_is_used_again_and_knows_nothing_of_its_last_stream() {
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let compress = Compress { coding, level: 5 };
+            let code = |text: &[u8]| {
+                let (mut encoder, mut sent) = (Encoder::new(&compress).unwrap(), Vec::new());
+                encoder.code(text, &mut sent).unwrap();
+                encoder.flush(&mut sent).unwrap();
+                encoder.finish(&mut sent).unwrap();
+                sent
+            };
+            let first = code(b"one and the same, one and the same");
+            let kept = SPARES.with_borrow(Vec::len);
+            code(&vec![7; 1 << 20]);
+            assert_eq!(code(b"one and the same, one and the same"), first, "{coding:?}");
+            assert_eq!(SPARES.with_borrow(Vec::len), kept, "{coding:?}");
+        }
+        // No more than a few of all kinds.
+        let all: Vec<_> = (1..=9).map(|level| Compress { coding: Coding::Gzip, level }).collect();
+        let encoders: Vec<_> = all.iter().map(|one| Encoder::new(one).unwrap()).collect();
+        encoders.into_iter().for_each(|encoder| encoder.finish(&mut Vec::new()).unwrap());
+        assert_eq!(SPARES.with_borrow(Vec::len), SPARES_MAX);
     }
 }

@@ -16,6 +16,8 @@ use crate::adapters::AdaptError;
 pub enum Work {
     /// Work on a piece.
     Piece(Bytes),
+    /// Work on the last piece, and end the stream unless there is more work left of that.
+    Last(Bytes),
     /// Go on with what has come.
     GoOn,
     /// Hand over what there is.
@@ -149,7 +151,7 @@ impl Coder {
     /// Hands work over. There must be none under way, and the stream must not be at its end.
     pub fn start(&mut self, work: Work) {
         let Some(chain) = self.chain.take() else { return };
-        if let Work::Piece(piece) = &work {
+        if let Work::Piece(piece) | Work::Last(piece) = &work {
             self.shared.bytes_in.fetch_add(piece.len() as u64, Relaxed);
         }
         let (done, under_way) = oneshot::channel();
@@ -161,6 +163,12 @@ impl Coder {
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.chain.as_ref().is_some_and(|chain| chain.has_more())
+    }
+
+    /// Whether it has come to its end.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.chain.as_ref().is_some_and(|chain| chain.is_finished())
     }
 
     /// What has become of a page, once it has ended.
@@ -253,6 +261,7 @@ impl Shared {
             let _ = done.send(guarded(|| {
                 let made = match work {
                     Work::Piece(piece) => chain.code(piece),
+                    Work::Last(piece) => chain.code_last(piece),
                     Work::GoOn => chain.go_on(),
                     Work::Flush => chain.flush(),
                     Work::Finish => chain.finish(),

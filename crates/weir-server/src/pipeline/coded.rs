@@ -24,6 +24,8 @@ pub(super) struct Coded {
     shared: Arc<Shared>,
     /// Of a piece that is too large to be coded at a time, what is left.
     left: Bytes,
+    /// What the source was asked for already: its next frame, or that there is none.
+    ahead: Option<Option<Result<Frame<Bytes>, BodyError>>>,
     trailers: Option<HeaderMap>,
     /// Something was coded that the client may not be able to decode yet.
     is_held: bool,
@@ -33,8 +35,6 @@ pub(super) struct Coded {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Coming,
-    /// All has been handed over.
-    Ending,
     Ended,
     /// It cannot go on, and is no whole response.
     Torn,
@@ -47,6 +47,7 @@ impl Coded {
             coder,
             shared,
             left: Bytes::new(),
+            ahead: None,
             trailers: None,
             is_held: false,
             stage: Stage::Coming,
@@ -60,14 +61,13 @@ impl Coded {
             return Poll::Ready(Ok(()));
         }
         if self.left.is_empty() {
-            match Pin::new(&mut self.from).poll_frame(cx) {
+            match self.poll_source(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => self.left = data,
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 },
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                 Poll::Ready(None) => {
-                    self.stage = Stage::Ending;
                     self.coder.start(Work::Finish);
                     return Poll::Ready(Ok(()));
                 }
@@ -82,9 +82,31 @@ impl Coded {
         if !self.left.is_empty() {
             let piece = self.left.split_to(self.left.len().min(PIECE_BYTES_MAX));
             self.is_held = true;
-            self.coder.start(Work::Piece(piece));
+            let work = if self.is_all(cx) { Work::Last(piece) } else { Work::Piece(piece) };
+            self.coder.start(work);
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.ahead.take() {
+            Some(next) => Poll::Ready(next),
+            None => Pin::new(&mut self.from).poll_frame(cx),
+        }
+    }
+
+    /// Whether the source is known to have no more: then its end need not be handed over.
+    fn is_all(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.left.is_empty() {
+            return false;
+        }
+        if let Poll::Ready(next) = self.poll_source(cx) {
+            self.ahead = Some(next);
+        }
+        matches!(self.ahead, Some(None))
     }
 }
 
@@ -105,7 +127,7 @@ impl Body for Coded {
                         return Poll::Ready(Some(Err(gone.into())));
                     }
                 };
-                if self.stage == Stage::Ending {
+                if self.coder.is_finished() {
                     self.stage = Stage::Ended;
                     if let Some(detail) = self.coder.detail() {
                         self.shared.adaptation.note_page(detail);
