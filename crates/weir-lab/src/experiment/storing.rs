@@ -14,7 +14,11 @@ const CONNECTIONS: u64 = 16;
 const TRIES: usize = 4_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Fetches things number 0 to `count`, each until the head of the answer has the mark.
+/// Heads of what was made as it was sent have this, which is not kept.
+const IS_STREAMED: &str = ";stream";
+
+/// Fetches things number 0 to `count`, each until the head of the answer has the mark, and what has
+/// it is kept.
 pub(super) fn fetch(
     server: SocketAddr,
     catalogue: &dyn Catalogue,
@@ -49,12 +53,13 @@ fn one_after_the_other(
             if status != 200 {
                 return Err(format!("status {status}, expected 200"));
             }
-            if mark.is_none_or(|mark| String::from_utf8_lossy(&head).contains(mark)) {
+            let head = String::from_utf8_lossy(&head);
+            if mark.is_none_or(|mark| head.contains(mark) && !head.contains(IS_STREAMED)) {
                 break;
             }
             tries += 1;
             if tries > TRIES {
-                return Err(format!("no variant: {}", String::from_utf8_lossy(&head)));
+                return Err(format!("no variant: {head}"));
             }
             thread::sleep(PAUSE);
         }
