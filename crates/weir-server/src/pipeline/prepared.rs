@@ -59,14 +59,14 @@ impl Prepared {
         let (route, object) = (hit.route, hit.object);
         let own = HitFields::of(route, object, hit.now_ms);
         // What differs from hit to hit is left out, if it may be written later.
-        let leaves_out = !own.is_constant() && route.response_edits.is_empty();
+        let leaves_out = !own.is_constant() && !HitFields::are_edited(route);
         let left_out = |name: &HeaderName| leaves_out && HitFields::replace(name);
         let mut headers = HeaderMap::new();
         reply::copy(object.headers(), &mut headers);
         if !leaves_out {
             own.set(&mut headers);
-            reply::edit(&mut headers, &route.response_edits);
         }
+        reply::edit(&mut headers, &route.response_edits);
         let framing = [header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
         if framing.iter().any(|name| headers.contains_key(name)) {
             return None;
@@ -87,8 +87,8 @@ impl Prepared {
 /// A head as hyper writes it.
 pub(super) fn write_head(connection: &Connection, hit: &HeadOf<'_>) -> Option<Vec<u8>> {
     let own = HitFields::of(hit.route, hit.object, hit.now_ms);
-    // Edits may read and change what differs from hit to hit.
-    let keeps = own.is_constant() || hit.route.response_edits.is_empty();
+    // Edits may change what differs from hit to hit.
+    let keeps = own.is_constant() || !HitFields::are_edited(hit.route);
     let guard = &connection.worker.shared.guard;
     let is_current = |kept: &&Prepared| {
         keeps && kept.is_of(hit.live.generation) && guard.is_current(&kept.settled)

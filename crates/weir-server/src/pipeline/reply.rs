@@ -103,6 +103,14 @@ impl HitFields {
         *name == header::AGE || *name == CACHE_STATUS
     }
 
+    /// Whether a route's edits say something of them.
+    pub(super) fn are_edited(route: &Route) -> bool {
+        let mut names = route.response_edits.iter().map(|edit| match edit {
+            Edit::Set(name, _) | Edit::Add(name, _) | Edit::Remove(name) => name,
+        });
+        names.any(HitFields::replace)
+    }
+
     pub(super) fn each(&self, mut field: impl FnMut(&HeaderName, &HeaderValue)) {
         if let Some(age) = &self.age {
             field(&header::AGE, age);
