@@ -363,22 +363,3 @@ fn the_command_line_adapts_files() {
         assert!(!out.status.success() && said.contains(expected), "{arguments:?}: {said}");
     }
 }
-
-/// A date says nothing about which of the forms a client has a part of.
-#[test]
-fn a_range_of_a_variant_needs_its_entity_tag() {
-    let dated = "Cache-Control: max-age=600\r\nLast-Modified: Sat, 01 Jan 2000 00:00:00 GMT\r\n";
-    let served = move |_: &Received| {
-        answer("200 OK", &format!("{dated}ETag: \"v1\"\r\nContent-Type: text/html\r\n"), &text("h"))
-    };
-    let (_origin, _weir, address) = proxy(served, "compress \"gzip\"");
-    variant(address, "/", "gzip");
-    let resume = |accept, condition| {
-        let fields = [("accept-encoding", accept), ("range", "bytes=0-9"), ("if-range", condition)];
-        ask(address, "GET", "/", &fields).status
-    };
-    assert_eq!(resume("gzip", "Sat, 01 Jan 2000 00:00:00 GMT"), 200);
-    assert_eq!(resume("identity", "Sat, 01 Jan 2000 00:00:00 GMT"), 206);
-    assert_eq!(resume("gzip", "\"v1-gzip9\""), 206);
-    assert_eq!(resume("gzip", "\"v1\""), 200);
-}

@@ -164,6 +164,14 @@ impl Offers {
         }
     }
 
+    /// Whether what is not stored may be adapted for a request as it comes, if it suits.
+    pub(crate) fn may_stream(&self, asked: &Asked<'_>) -> bool {
+        let headers = HeaderMap::new();
+        let shape = Shape::new(StatusCode::OK, &headers, None);
+        let mut adapters = self.adapters.iter();
+        adapters.any(|adapter| matches!(adapter.stream(asked, &shape), Some(Ok(_))))
+    }
+
     /// The entity tag, without its quotes, of the original of a variant that has this one, if
     /// this route makes such variants.
     pub(crate) fn original_of<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use weir_cache::{KeyRef, Object};
 
 use super::look_up;
+use super::select::Dates;
 use crate::adapt::{Asked, Offers, Plan, Shape, Variant, Wanted, is_draft};
 use crate::connection::Connection;
 use crate::live::Route;
@@ -29,8 +30,10 @@ pub(super) struct Fitted {
 enum Fit {
     /// Adaptation is none of its business.
     AsItIs,
-    /// It might have been another one; why it is not.
+    /// Whoever asks like this gets no other; why.
     Original(&'static str),
+    /// It might have been a variant, which is not there; why.
+    Instead(&'static str),
     /// Likewise: the variant is being made, and the request may wait for it.
     Awaited(Variant),
     /// Likewise: it is another page, which is not there in time.
@@ -65,16 +68,19 @@ impl Fitted {
         }
     }
 
-    /// Whether what is sent is not the original.
-    pub(super) fn is_variant(&self) -> bool {
-        matches!(self.fit, Fit::Variant(..))
+    /// What dates tell of it: the variant and what is sent instead, now or before, have the same.
+    pub(super) fn dates(&self) -> Dates {
+        match self.fit {
+            Fit::AsItIs | Fit::Original(_) => Dates::One,
+            _ => Dates::Many,
+        }
     }
 
     /// What a variant changes of the original's fields; `None` if they are sent as they are.
     pub(super) fn headers(&self, offers: Option<&Offers>) -> Option<HeaderMap> {
         let mut headers = match &self.fit {
             Fit::AsItIs => return None,
-            Fit::Original(why) | Fit::Late(why) => self.original_but(why),
+            Fit::Original(why) | Fit::Instead(why) | Fit::Late(why) => self.original_but(why),
             Fit::Awaited(_) => self.original_but("pending"),
             Fit::Variant(variant, is_another) => {
                 let mut headers = self.original.headers().clone();
@@ -149,7 +155,7 @@ pub(super) fn fit(
         Plan::Variant(variant) => {
             let fit = of(connection, route, &variant, &original, part, now_ms);
             let fit = match fit {
-                Fit::Original("pending") | Fit::Late("pending") if !variant.wait.is_zero() => {
+                Fit::Instead("pending") | Fit::Late("pending") if !variant.wait.is_zero() => {
                     Fit::Awaited(variant)
                 }
                 fit => fit,
@@ -193,7 +199,7 @@ fn instead(variant: &Variant, why: &'static str) -> Fit {
     let may_come = matches!(why, "pending" | "queue-full" | "too-many-variants");
     match may_come && variant.changes_pages() {
         true => Fit::Late(why),
-        false => Fit::Original(why),
+        false => Fit::Instead(why),
     }
 }
 

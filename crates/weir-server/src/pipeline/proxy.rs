@@ -254,6 +254,7 @@ fn fields_to_send(ask: &mut Ask, mark: Option<Mark>) -> HeaderMap {
         forward::remove_conditions(&mut headers);
     }
     streamed::ask_for_originals(&ask.route, &mut headers);
+    streamed::ask_for_all(&ask.route, &ask.head, &mut headers);
     if sees_whole {
         // A part of what it must see as a whole cannot be judged.
         headers.remove(header::RANGE);

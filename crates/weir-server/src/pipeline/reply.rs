@@ -43,16 +43,12 @@ pub(super) fn from_cache(
     fitted: &Fitted,
     now_ms: u64,
 ) -> Response<ReplyBody> {
-    if fitted.is_variant() && is_date(request.headers.get(header::IF_RANGE)) {
-        // The original has the same date, and other bytes.
-        request.headers.remove(header::RANGE);
-    }
     let whole = Whole::Object(Arc::clone(fitted.body()));
     let (object, changed) = (&fitted.original, fitted.headers(route.offers.as_deref()));
     let status = object.status();
     let stored = changed.as_ref().unwrap_or(object.headers());
     let selection = match selects {
-        true => select(request, status, stored, &whole),
+        true => select(request, status, stored, &whole, fitted.dates()),
         false => Selection::Whole,
     };
     let mut headers = std::mem::take(&mut request.headers);
@@ -61,11 +57,6 @@ pub(super) fn from_cache(
     HitFields::of(route, object, now_ms).set(&mut headers);
     record.cache = CacheResult::Hit;
     assemble(record, route, request, selection, Head { status, headers }, whole)
-}
-
-/// Whether If-Range has a date: an entity tag ends with a quotation mark (RFC 9110 §13.1.5).
-fn is_date(if_range: Option<&HeaderValue>) -> bool {
-    if_range.is_some_and(|value| !value.as_bytes().trim_ascii_end().ends_with(b"\""))
 }
 
 /// The fields that tell a hit's age and origin. They take the place of stored ones.
@@ -164,8 +155,8 @@ fn finish(
 ) -> Response<ReplyBody> {
     let Answer { status, mut headers, whole, cache, cache_status } = answer;
     let unfitted = Unfitted { status, headers: &mut headers, whole, why };
-    let whole = streamed::fit(&record, route, request, unfitted);
-    let selection = select(request, status, &headers, &whole);
+    let (whole, dates) = streamed::fit(&record, route, request, unfitted);
+    let selection = select(request, status, &headers, &whole, dates);
     if let Some(value) = cache_status {
         headers.append(CACHE_STATUS, value);
     }

@@ -27,12 +27,22 @@ pub(super) enum Selection {
     Unsatisfiable,
 }
 
+/// What a date tells of the bytes that a client has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dates {
+    /// Which they are: whatever else has this date is the same.
+    One,
+    /// Nothing: adaptations make other bytes of the same date.
+    Many,
+}
+
 /// Applies a request to a response. Only a 200 to GET or HEAD has anything to select from.
 pub(super) fn select(
     request: &Parts,
     status: StatusCode,
     response: &HeaderMap,
     whole: &Whole,
+    dates: Dates,
 ) -> Selection {
     let reads = matches!(request.method, Method::GET | Method::HEAD);
     if status != StatusCode::OK || !reads || matches!(whole, Whole::Upstream(_)) {
@@ -52,7 +62,7 @@ pub(super) fn select(
         return Selection::Whole;
     }
     let Some(length) = whole.len() else { return Selection::Whole };
-    if !if_range(request, response) {
+    if dates == Dates::Many && is_by_date(&request.headers) || !if_range(request, response) {
         return Selection::Whole;
     }
     match range::parse(wanted.as_bytes(), length) {
@@ -65,6 +75,13 @@ pub(super) fn select(
             _ => Selection::Whole,
         },
     }
+}
+
+/// Whether a range is asked for by date: an entity tag ends with a quotation mark (RFC 9110
+/// §13.1.5).
+pub(super) fn is_by_date(request: &HeaderMap) -> bool {
+    let value = request.get(header::IF_RANGE);
+    value.is_some_and(|value| !value.as_bytes().trim_ascii_end().ends_with(b"\""))
 }
 
 fn if_range(request: &Parts, response: &HeaderMap) -> bool {

@@ -12,9 +12,9 @@ use weir_origin::upstream::ResponseBody;
 use super::adapt::{OF_CONTENT, WEIR_ADAPT, not};
 use super::coded::Coded;
 use super::plugins::{declared_length, weaken};
-use super::select::{Selection, select};
+use super::select::{Dates, Selection, is_by_date, select};
 use super::whole::Whole;
-use crate::adapt::{Asked, Offers, Shape, Streamed, tag_of};
+use crate::adapt::{Asked, Offers, Plan, Shape, Streamed, tag_of};
 use crate::body::ReplyBody;
 use crate::live::Route;
 use crate::record::Record;
@@ -29,22 +29,22 @@ pub(super) struct Unfitted<'a> {
 }
 
 /// What is sent of a response that no variant stands for: adapted while it is sent, or as it is,
-/// with a word that it may be another one next time.
+/// with a word that it may be another one next time. And what dates tell of it.
 pub(super) fn fit(
     record: &Record,
     route: &Route,
     request: &Parts,
     unfitted: Unfitted<'_>,
-) -> Whole {
+) -> (Whole, Dates) {
     let Unfitted { status, headers, whole, why } = unfitted;
-    let Some(offers) = route.offers.as_deref() else { return whole };
+    let Some(offers) = route.offers.as_deref() else { return (whole, Dates::One) };
     if !matches!(request.method, Method::GET | Method::HEAD | Method::POST) {
         // The entity tag is that of what the client has sent (RFC 9110 §9.3.4): for If-Match.
-        return whole;
+        return (whole, Dates::One);
     }
     if status == StatusCode::NOT_MODIFIED {
         confirm(offers, request, headers);
-        return whole;
+        return (whole, Dates::One);
     }
     let len = match &whole {
         // The content of an answer to HEAD is as long as it says.
@@ -52,7 +52,7 @@ pub(super) fn fit(
         whole => whole.len(),
     };
     if !offers.concern(status, headers, len) {
-        return whole;
+        return (whole, Dates::One);
     }
     let sent = headers.clone();
     let shape = Shape::new(status, &sent, len);
@@ -61,7 +61,7 @@ pub(super) fn fit(
     let fitted = choose(record, offers, &asked, &shape, &whole).and_then(|streamed| {
         let mut described = sent.clone();
         describe(&streamed, &mut described);
-        let is_sent = match select(request, status, &described, &whole) {
+        let is_sent = match select(request, status, &described, &whole, Dates::Many) {
             // Of what nobody has coded yet no part is known.
             Selection::Single(_) | Selection::Several(_) | Selection::Unsatisfiable => {
                 return Err("not-stored");
@@ -78,11 +78,16 @@ pub(super) fn fit(
     match fitted {
         Err(word) => {
             headers.insert(WEIR_ADAPT, not(why.unwrap_or(word)));
-            whole
+            let may_differ = || matches!(offers.plan(&asked, shape), Plan::Variant(_));
+            let dates = match is_by_date(&request.headers) && may_differ() {
+                true => Dates::Many,
+                false => Dates::One,
+            };
+            (whole, dates)
         }
         Ok((streamed, coder)) => {
             describe(&streamed, headers);
-            through(record, whole, coder)
+            (through(record, whole, coder), Dates::Many)
         }
     }
 }
@@ -183,6 +188,17 @@ fn confirm(offers: &Offers, request: &Parts, headers: &mut HeaderMap) {
     if let Some(value) = told.and_then(|told| told.to_value()) {
         headers.insert(header::ETAG, value);
         offers.vary_of_streams(headers);
+    }
+}
+
+/// Has an origin asked for the whole of what its client wants a part of by date, where what has
+/// that date may have been adapted while it was sent: no part of the original goes on with it.
+pub(super) fn ask_for_all(route: &Route, request: &Parts, headers: &mut HeaderMap) {
+    let Some(offers) = route.offers.as_deref() else { return };
+    let asked = Asked { headers: &request.headers, uri: &request.uri };
+    if is_by_date(headers) && offers.may_stream(&asked) {
+        headers.remove(header::RANGE);
+        headers.remove(header::IF_RANGE);
     }
 }
 
