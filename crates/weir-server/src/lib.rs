@@ -37,7 +37,7 @@ mod upstream;
 mod variants;
 mod worker;
 
-pub use adapt::{html_rewriting, image_step};
+pub use adapt::{AdsAnswer, AdsRequest, helper_arguments, html_rewriting, image_step, judge_ads};
 pub use certificate::{CertificateFacts, facts as certificate_facts};
 pub use check::check;
 pub use error::StartError;

@@ -82,17 +82,31 @@ pub(crate) struct Password {
 
 #[derive(Debug, Args)]
 pub(crate) struct Adapt {
-    /// The file.
-    pub(crate) file: PathBuf,
+    /// The file; without one, only what lists do with a request is told.
+    #[arg(required_unless_present = "url")]
+    pub(crate) file: Option<PathBuf>,
     /// Change it, a page of HTML, by a file of lines as they stand in an `html` block.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Make another picture of it, such as "width=800,format=webp"; with "width", "height", "fit",
     /// "format", "quality", "target", "grey" and "animation".
-    #[arg(long, value_name = "PARAMETERS", conflicts_with_all = ["html", "compress"])]
+    #[arg(long, value_name = "PARAMETERS", conflicts_with_all = ["html", "ads", "compress"])]
     pub(crate) image: Option<String>,
+    /// Take out of it, a page of HTML, what a list of ads hides; may be repeated.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) ads: Vec<PathBuf>,
+    /// The page's address; and say what the lists do with a request for it.
+    #[arg(long, requires = "ads")]
+    pub(crate) url: Option<String>,
+    /// A header field of that request, such as "Referer: https://a.example/"; may be repeated.
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
+    pub(crate) headers: Vec<String>,
     /// Code it: "gzip", "br" or "zstd", with a level if wanted, such as "br:11".
-    #[arg(long, value_name = "CODING[:LEVEL]", required_unless_present_any = ["html", "image"])]
+    #[arg(
+        long,
+        value_name = "CODING[:LEVEL]",
+        required_unless_present_any = ["html", "image", "ads"]
+    )]
     pub(crate) compress: Option<String>,
     /// Where the result goes; by default nowhere, and only its size is told.
     #[arg(long, short, value_name = "FILE")]

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use common::client::{Response, ask};
 use common::origin::{Origin, Received, answer};
-use common::server::Weir;
+use common::server::{Weir, command};
 use common::{PATIENCE, wait_for};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -134,4 +134,99 @@ fn either_half_can_be_had_alone() {
     let (_origin, _weir, address) = front(LIST, "ads block=#false { lists \"list.txt\"; }");
     let response = fetch(address, "/ads/1.gif", "image");
     assert_eq!(response.header("weir-adapt"), Some("html;stream"));
+}
+
+#[test]
+fn the_command_line_tries_lists_out() {
+    let directory = TempDir::new().unwrap();
+    let own = "shop.example##.promo\n@@||ads.example/fine.\n||ads.example^$image\n";
+    for (name, content) in [("list.txt", LIST), ("own.txt", own), ("page.html", PAGE)] {
+        std::fs::write(directory.path().join(name), content).unwrap();
+    }
+    let lists = ["--ads", "list.txt", "--ads", "own.txt"];
+    let run = |arguments: &[&str]| {
+        let out = command(directory.path(), &[&["adapt"], &lists[..], arguments].concat());
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success(), "{out:?}");
+        said
+    };
+    // What is hidden anywhere, and what is hidden there.
+    let said = run(&["page.html", "-o", "out.html"]);
+    let [first, unknown, second, made] = said.lines().collect::<Vec<_>>()[..] else {
+        panic!("{said}");
+    };
+    assert_eq!(first, "list.txt: 5 rules on requests, 3 on elements, 1 unknown lines");
+    assert_eq!(unknown, "  unknown: line 10: no such rule$$$");
+    assert_eq!(second, "own.txt: 2 rules on requests, 1 on elements, 0 unknown lines");
+    assert!(made.starts_with("html;changed=1;hidden=2: "), "{made}");
+    let out = || std::fs::read_to_string(directory.path().join("out.html")).unwrap();
+    assert!(!out().contains("ad-box") && out().contains("promo"), "{}", out());
+    let said = run(&["page.html", "--url", "http://Shop.Example:8080/", "-o", "out.html"]);
+    let judged = "http://Shop.Example:8080/ (other): passed: no rule is about it";
+    assert!(said.lines().any(|line| line == judged), "{said}");
+    assert!(said.contains("html;changed=1;hidden=3: "), "{said}");
+    assert!(!out().contains("promo"), "{}", out());
+    // With rules of a route's, and coded.
+    std::fs::write(directory.path().join("rules.kdl"), "remove \"p\"\n").unwrap();
+    let said = run(&["page.html", "--html", "rules.kdl", "--compress", "br:5"]);
+    assert!(said.contains("html;changed=") && said.contains(", br;q=5: "), "{said}");
+    // What becomes of requests.
+    for (arguments, expected) in [
+        (
+            &["http://x.example/ads/1.gif"][..],
+            "(image): blocked by /ads/*$image, answered by 1x1.gif",
+        ),
+        (
+            &["http://x.example/ads/1.gif", "--header", "sec-fetch-dest: document"],
+            "(document): passed: no rule is about it",
+        ),
+        (
+            &["https://x.example/track.js"],
+            "(script): redirected to noop.js by /track.js$script,redirect=noopjs",
+        ),
+        (&["https://x.example/pixel?id=1"], "(other): blocked by /pixel?, answered by 204"),
+        (
+            &["https://ads.example/fine.gif"],
+            "(image): passed by @@||ads.example/fine., an exception of what would be blocked by \
+             ||ads.example^$image",
+        ),
+    ] {
+        let said = run(&[&["--url"], arguments].concat());
+        assert!(said.contains(&format!("{} {expected}\n", arguments[0])), "{said}");
+    }
+    let said = run(&["--url", "https://x.example/track.js", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(answer["request"]["verdict"], "redirected");
+    assert_eq!(answer["request"]["instead"], "noop.js");
+    assert_eq!(answer["request"]["rule"], "/track.js$script,redirect=noopjs");
+    assert_eq!(answer["lists"][0]["unknown"], 1);
+    assert!(answer["adapted"].is_null());
+}
+
+#[test]
+fn the_command_line_says_what_it_cannot_try() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("list.txt"), LIST).unwrap();
+    for (arguments, expected) in [
+        (
+            &["--ads", "absent.txt", "--url", "http://a.example/"][..],
+            "`--ads`: absent.txt: No such",
+        ),
+        (&["--ads", "list.txt", "--url", "a.example/x"], "\"a.example/x\" is no whole URL"),
+        (&["--ads", "list.txt", "--url", "ftp://a.example/"], "is no whole URL; expected one"),
+        (
+            &["--ads", "list.txt", "--url", "http://a.example/", "--header", "x"],
+            "\"x\" is no header field; expected one such as",
+        ),
+        (
+            &["--ads", "list.txt", "--url", "http://a.example/", "--compress", "br"],
+            "there is no file",
+        ),
+        (&["--ads", "list.txt"], "<FILE>"),
+        (&["list.txt", "--url", "http://a.example/"], "--ads"),
+    ] {
+        let out = command(directory.path(), &[&["adapt"], arguments].concat());
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && said.contains(expected), "{arguments:?}: {said}");
+    }
 }

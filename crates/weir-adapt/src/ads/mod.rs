@@ -1,6 +1,7 @@
 //! Ads and trackers: what lists in the usual syntax say of a request, and of a page. Reads files,
 //! and knows no requests, no cache and no clock.
 
+mod explain;
 mod lists;
 mod neutral;
 mod question;
@@ -13,6 +14,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
+use adblock::blocker::BlockerResult;
 use adblock::lists::{FilterSet, ParseOptions};
 use adblock::request::Request;
 use adblock::{Engine, lists::FilterFormat};
@@ -23,6 +25,7 @@ use self::lists::Gathered;
 use self::verdicts::Verdicts;
 use crate::adapters::html::{Hidden, Hide, Shared, sheet};
 
+pub use explain::Explained;
 pub use lists::{LIST_BYTES_MAX, ListError, ListReport, RULES_MAX};
 pub use neutral::{NEUTRAL, Neutral};
 pub use question::Kind;
@@ -95,6 +98,15 @@ pub enum Verdict {
     Redirect(&'static Neutral),
 }
 
+/// What is done with the text of rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// It is forgotten, and rules that are alike become one.
+    Used,
+    /// It is kept, to be told.
+    Kept,
+}
+
 /// A host that no rule is about.
 const NOWHERE: &str = "weir.invalid";
 
@@ -140,10 +152,10 @@ impl Ads {
     /// # Errors
     /// [`ListError`]; what a list has that is not understood is none, and is counted.
     pub fn load(paths: &[PathBuf]) -> Result<Ads, ListError> {
-        Ok(Ads::new(Gathered::read(paths)?))
+        Ok(Ads::new(Gathered::read(paths)?, Rules::Used))
     }
 
-    fn new(gathered: Gathered) -> Ads {
+    fn new(gathered: Gathered, rules: Rules) -> Ads {
         let Gathered { texts, reports, mut hidden, unhidden, .. } = gathered;
         hidden.retain(|line| {
             let selector = line.split_once('\t').map_or(&**line, |(_, selector)| selector);
@@ -152,12 +164,15 @@ impl Ads {
         let mut hasher = DefaultHasher::new();
         texts.hash(&mut hasher);
         let digest = hasher.finish();
-        let mut set = FilterSet::new(false);
+        let mut set = FilterSet::new(rules == Rules::Kept);
         let options = ParseOptions { format: FilterFormat::Standard, ..ParseOptions::default() };
         for text in texts {
             set.add_filter_list(text, options);
         }
-        let mut engine = Engine::new_with_filter_set(set);
+        let mut engine = match rules {
+            Rules::Used => Engine::new_with_filter_set(set),
+            Rules::Kept => Engine::new_with_filter_set_no_optimize(set),
+        };
         engine.use_resources(neutral::resources());
         let generic = engine.url_cosmetic_resources(&format!("https://{NOWHERE}/")).hide_selectors;
         let table = Bytes::copy_from_slice(Hidden::of(hidden).as_bytes());
@@ -221,17 +236,22 @@ impl Ads {
     }
 
     fn ask(&self, question: &Question<'_>) -> u8 {
+        self.found(question).map_or(PASS, |result| code(&result))
+    }
+
+    /// What the engine says; nothing of what is no URL.
+    fn found(&self, question: &Question<'_>) -> Option<BlockerResult> {
         let Question { is_secure, host, target, kind, page } = *question;
         let scheme = if is_secure { "https" } else { "http" };
         let url = format!("{scheme}://{host}{target}");
         let page = if page.is_empty() { String::new() } else { format!("https://{page}/") };
-        let Ok(request) = Request::new(&url, &page, kind.as_str(), "get") else { return PASS };
-        let result = self.engine.check_network_request(&request);
-        if !result.should_block() {
-            return PASS;
-        }
-        let redirect = result.redirect.as_deref().and_then(neutral::of_url);
-        redirect.and_then(|at| u8::try_from(at).ok()).map_or(BLOCK, |at| REDIRECT + at)
+        let request = Request::new(&url, &page, kind.as_str(), "get").ok()?;
+        Some(self.engine.check_network_request(&request))
+    }
+
+    /// What is hidden on pages of hosts that no rule is about.
+    pub fn any_page(&self) -> Page {
+        self.plain.clone()
     }
 
     /// What is hidden on pages of a host. Its table is that of [`Ads::table`].
@@ -286,6 +306,14 @@ impl Ads {
             exceptions: found.exceptions.into_iter().collect(),
         }
     }
+}
+
+fn code(result: &BlockerResult) -> u8 {
+    if !result.should_block() {
+        return PASS;
+    }
+    let redirect = result.redirect.as_deref().and_then(neutral::of_url);
+    redirect.and_then(|at| u8::try_from(at).ok()).map_or(BLOCK, |at| REDIRECT + at)
 }
 
 impl std::fmt::Debug for Ads {

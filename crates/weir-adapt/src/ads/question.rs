@@ -29,7 +29,7 @@ pub enum Kind {
 
 impl Kind {
     /// As lists call it.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Document => "document",
             Kind::Frame => "subdocument",

@@ -8,7 +8,7 @@ use super::*;
 fn ads(text: &str) -> Ads {
     let mut gathered = Gathered::default();
     gathered.add(Path::new("list.txt"), text).unwrap();
-    Ads::new(gathered)
+    Ads::new(gathered, Rules::Used)
 }
 
 fn ask(ads: &Ads, url: &str, kind: Kind, page: &str) -> Verdict {

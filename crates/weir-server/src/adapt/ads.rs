@@ -157,18 +157,27 @@ impl Blocking {
         wish: &Wish<'a>,
         field: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<Blocked> {
-        let path = wish.target.split('?').next().unwrap_or_default();
-        let kind = Kind::of(field(SEC_FETCH_DEST), field("accept"), path);
-        let page = field("referer").or_else(|| field("origin")).and_then(host_of);
-        let page = page.unwrap_or_else(|| match field(SEC_FETCH_SITE) {
-            // Whoever it is does not say so.
-            Some("cross-site") => "",
-            _ => wish.host,
-        });
-        let Wish { is_secure, host, target } = *wish;
-        let verdict = self.0.verdict(&Question { is_secure, host, target, kind, page });
+        let question = question(wish, field);
+        let (verdict, kind) = (self.0.verdict(&question), question.kind);
         (verdict != Verdict::Pass).then_some(Blocked { verdict, kind })
     }
+}
+
+/// What lists are asked about a request.
+pub(super) fn question<'a>(
+    wish: &Wish<'a>,
+    field: impl Fn(&str) -> Option<&'a str>,
+) -> Question<'a> {
+    let path = wish.target.split('?').next().unwrap_or_default();
+    let kind = Kind::of(field(SEC_FETCH_DEST), field("accept"), path);
+    let page = field("referer").or_else(|| field("origin")).and_then(host_of);
+    let page = page.unwrap_or_else(|| match field(SEC_FETCH_SITE) {
+        // Whoever it is does not say so.
+        Some("cross-site") => "",
+        _ => wish.host,
+    });
+    let Wish { is_secure, host, target } = *wish;
+    Question { is_secure, host, target, kind, page }
 }
 
 impl Blocked {

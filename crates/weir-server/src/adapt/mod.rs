@@ -3,6 +3,7 @@
 
 mod adapter;
 mod ads;
+mod ads_trial;
 mod compress;
 pub(crate) mod declared;
 mod declined;
@@ -28,6 +29,7 @@ use self::group::Group;
 use crate::error::StartError;
 pub(crate) use adapter::{Asked, Shape};
 pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, field};
+pub use ads_trial::{AdsAnswer, AdsRequest, judge as judge_ads};
 pub(crate) use effort::is_draft;
 pub(crate) use group::GroupStatus;
 pub use html::rewriting as html_rewriting;
@@ -115,7 +117,7 @@ impl Adaptation {
                 helpers,
                 queue: settings.queue,
                 program: PROGRAM.into(),
-                arguments: arguments(settings),
+                arguments: helper_arguments(settings),
                 cgroup: group.as_ref().and_then(Group::cgroup),
             },
             group,
@@ -265,7 +267,7 @@ fn cores() -> usize {
 }
 
 /// What a helper is started with.
-fn arguments(settings: &config::Adapt) -> Vec<OsString> {
+pub fn helper_arguments(settings: &config::Adapt) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["helper".into()];
     if settings.priority == config::AdaptPriority::Idle {
         arguments.push("--idle".into());

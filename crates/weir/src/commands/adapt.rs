@@ -1,60 +1,99 @@
-//! `weir adapt`: one adaptation from the command line, by a helper as a server has it; and the
-//! helper itself.
+//! `weir adapt`: one adaptation from the command line, by a helper and with the limits that a
+//! server has by default; and the helper itself.
 
-use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
 
-use serde_json::json;
+use bytes::Bytes;
+use serde_json::{Value, json};
 use weir_adapt::adapters::compress::{Coding, Compress};
+use weir_adapt::adapters::html::Rewriting;
 use weir_adapt::helper::{self, Confinement};
 use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Recipe, Step};
 use weir_arena::Arena;
-use weir_config::ImageLimits;
+use weir_config::AdaptPriority;
 
+use super::adapt_ads::Lists;
 use super::{Failure, print};
 use crate::cli::{Adapt, Helper};
 
 /// The largest file that is adapted from the command line.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Memory that its helper may have of its own.
-const MEMORY_BYTES: u64 = 4 << 30;
+/// What became of a file.
+struct Adapted {
+    made: Option<weir_adapt::Made>,
+    what: String,
+    before: usize,
+}
 
-/// What a picture may cost: what there is.
-const IMAGE_LIMITS: ImageLimits = ImageLimits {
-    source_bytes: FILE_BYTES_MAX,
-    pixels: 500_000_000,
-    side: 65_535,
-    frames: 100_000,
-    decoded: 2 << 30,
-};
-
-/// How long it may take.
-const TIME: Duration = Duration::from_secs(120);
-
-/// Adapts a file.
+/// Adapts a file, and tells what lists of ads would do with a request.
 ///
 /// # Errors
 /// What went wrong.
 pub(super) fn adapt(command: &Adapt) -> Result<(), Failure> {
-    let steps = steps(command)?;
+    let lists = Lists::load(command)?;
+    let adapted = match &command.file {
+        Some(file) => Some(adapt_file(command, file, lists.as_ref())?),
+        None if command.html.is_some() || command.compress.is_some() => {
+            return Err(Failure("there is no file to be changed or coded".to_owned()));
+        }
+        None => None,
+    };
+    let told = lists.as_ref().map(Lists::told).unwrap_or_default();
+    if command.json {
+        let mut answer = adapted.as_ref().map_or_else(|| json!({}), Adapted::to_json);
+        for (name, value) in lists.iter().flat_map(Lists::to_json) {
+            answer[name] = value;
+        }
+        return print(&format!("{answer:#}\n"));
+    }
+    print(&(told + &adapted.as_ref().map(Adapted::told).unwrap_or_default()))
+}
+
+impl Adapted {
+    fn after(&self) -> usize {
+        self.made.as_ref().map_or(self.before, |made| made.body.len())
+    }
+
+    fn took_us(&self) -> Option<u64> {
+        self.made.as_ref().map(|made| made.took.as_micros() as u64)
+    }
+
+    fn to_json(&self) -> Value {
+        let bytes = json!({ "before": self.before, "after": self.after() });
+        let (adapted, us) = (self.made.is_some(), self.took_us());
+        json!({ "adapted": adapted, "what": self.what, "bytes": bytes, "us": us })
+    }
+
+    fn told(&self) -> String {
+        let (what, before, after) = (&self.what, self.before, self.after());
+        let took = self.took_us().map(|us| format!(" in {:.1} ms", us as f64 / 1000.0));
+        let percent = 100.0 * after as f64 / before.max(1) as f64;
+        let took = took.unwrap_or_default();
+        format!("{what}: {before} -> {after} bytes ({percent:.1} %){took}\n")
+    }
+}
+
+fn adapt_file(command: &Adapt, file: &Path, lists: Option<&Lists>) -> Result<Adapted, Failure> {
+    // Whoever has typed it waits for it.
+    let settings =
+        weir_config::Adapt { priority: AdaptPriority::Normal, ..weir_config::Adapt::default() };
+    let steps = steps(command, &settings, lists)?;
     let arena = Arena::new(2 * FILE_BYTES_MAX).map_err(|error| Failure(error.to_string()))?;
-    let input = read(&command.file, &arena)?;
+    let input = read(file, &arena)?;
     let before = input.len();
+    let tables = lists.and_then(Lists::table).map(|table| stored(&table, &arena));
     let job = Job {
         key: 0,
         input: vec![input],
-        tables: Vec::new(),
+        tables: tables.into_iter().collect::<Result<_, _>>()?,
         recipe: Recipe { steps },
-        limits: Limits { output_bytes: FILE_BYTES_MAX, time: TIME },
+        limits: Limits { output_bytes: settings.output, time: settings.time },
     };
-    let outcome = run(job, arena)?;
-    let (made, what) = match outcome {
+    let (made, what) = match run(job, arena, &settings)? {
         Outcome::Failed(what) | Outcome::Died(what) => {
-            let file = command.file.display();
-            return Err(Failure(format!("{file} cannot be adapted: {what}")));
+            return Err(Failure(format!("{} cannot be adapted: {what}", file.display())));
         }
         Outcome::Original(why) => (None, why.to_owned()),
         Outcome::Made(made) => {
@@ -66,17 +105,7 @@ pub(super) fn adapt(command: &Adapt) -> Result<(), Failure> {
         std::fs::write(output, &made.body)
             .map_err(|error| Failure(format!("{}: {error}", output.display())))?;
     }
-    let after = made.as_ref().map_or(before, |made| made.body.len());
-    let took_us = made.as_ref().map(|made| made.took.as_micros() as u64);
-    if command.json {
-        let bytes = json!({ "before": before, "after": after });
-        let answer =
-            json!({ "adapted": made.is_some(), "what": what, "bytes": bytes, "us": took_us });
-        return print(&format!("{answer:#}\n"));
-    }
-    let took = took_us.map_or_else(String::new, |us| format!(" in {:.1} ms", us as f64 / 1000.0));
-    let percent = 100.0 * after as f64 / before.max(1) as f64;
-    print(&format!("{what}: {before} -> {after} bytes ({percent:.1} %){took}\n"))
+    Ok(Adapted { made, what, before })
 }
 
 /// Works for a server.
@@ -95,11 +124,9 @@ pub(super) fn helper(command: &Helper) -> Result<(), Failure> {
     helper::run(&socket, &confinement).map_err(failed)
 }
 
-fn run(job: Job, arena: Arena) -> Result<Outcome, Failure> {
+fn run(job: Job, arena: Arena, settings: &weir_config::Adapt) -> Result<Outcome, Failure> {
     let io = |error: std::io::Error| Failure(error.to_string());
-    let arguments = ["helper", "--memory", &MEMORY_BYTES.to_string(), "--output"];
-    let mut arguments: Vec<OsString> = arguments.map(OsString::from).to_vec();
-    arguments.push(FILE_BYTES_MAX.to_string().into());
+    let arguments = weir_server::helper_arguments(settings);
     let program = std::env::current_exe().map_err(io)?;
     let pool =
         Pool::start(PoolSettings { helpers: 1, queue: 1, program, arguments, cgroup: None }, arena);
@@ -115,30 +142,46 @@ fn read(file: &Path, arena: &Arena) -> Result<bytes::Bytes, Failure> {
         return Err(failed(&format!("{len} bytes, of {FILE_BYTES_MAX} at most")));
     }
     let content = std::fs::read(file).map_err(|error| failed(&error))?;
-    let mut extent = arena.reserve(content.len()).map_err(|error| failed(&error))?;
-    extent.write(&content).map_err(|error| failed(&error))?;
+    stored(&content, arena)
+}
+
+/// Bytes where helpers can read them.
+fn stored(bytes: &[u8], arena: &Arena) -> Result<Bytes, Failure> {
+    let mut extent = arena.reserve(bytes.len()).map_err(|error| Failure(error.to_string()))?;
+    extent.write(bytes).map_err(|error| Failure(error.to_string()))?;
     Ok(extent.freeze())
 }
 
 /// What is asked for, in the order in which a server would do it.
-fn steps(command: &Adapt) -> Result<Vec<Step>, Failure> {
+fn steps(
+    command: &Adapt,
+    settings: &weir_config::Adapt,
+    lists: Option<&Lists>,
+) -> Result<Vec<Step>, Failure> {
     let mut steps = Vec::new();
     if let Some(text) = &command.image {
-        let step = weir_server::image_step(text, &IMAGE_LIMITS);
+        let step = weir_server::image_step(text, &settings.image);
         steps.push(step.map_err(|error| Failure(format!("`--image`: {error}")))?);
     }
-    if let Some(file) = &command.html {
-        let name = file.display().to_string();
-        let text = std::fs::read_to_string(file);
-        let text = text.map_err(|error| Failure(format!("{name}: {error}")))?;
-        let html = weir_config::parse_html(&name, &text);
-        let html = html.map_err(|errors| Failure(errors.to_string()))?;
-        steps.push(Step::Html(weir_server::html_rewriting(&html)));
+    let rules = command.html.as_deref().map(rules).transpose()?;
+    if rules.is_some() || lists.is_some() {
+        let hide = lists.map(Lists::hide);
+        steps.push(Step::Html(Rewriting { hide, ..rules.unwrap_or_default() }));
     }
     if let Some(text) = &command.compress {
         steps.push(Step::Compress(compress(text)?));
     }
     Ok(steps)
+}
+
+/// The rules of a file.
+fn rules(file: &Path) -> Result<Rewriting, Failure> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Failure(format!("{name}: {error}")))?;
+    let html = weir_config::parse_html(&name, &text);
+    let html = html.map_err(|errors| Failure(errors.to_string()))?;
+    Ok(weir_server::html_rewriting(&html))
 }
 
 fn compress(text: &str) -> Result<Compress, Failure> {

@@ -1,6 +1,7 @@
 //! One function per command.
 
 mod adapt;
+mod adapt_ads;
 mod ca;
 mod check;
 mod demo;
