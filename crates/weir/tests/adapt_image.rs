@@ -290,19 +290,23 @@ fn asked_of(origin: &Origin) -> Vec<String> {
 
 #[test]
 fn queries_ask_for_what_is_listed() {
-    let line = "image formats=\"webp\" { widths 64 128; query \"listed\"; }";
+    let line = "image formats=\"webp\" { widths 64 128 1280; query \"listed\"; }";
     let (origin, _weir, address) = front("", line);
     ask(address, "GET", "/a.jpg", &[]);
     for (target, accept, word) in [
         ("/a.jpg?width=64", "image/webp", "webp;q=80;64x48"),
         ("/a.jpg?format=webp&width=128", "*/*", "webp;q=80;128x96"),
         ("/a.jpg?width=128", "*/*", "jpeg;q=80;128x96"),
+        // As large as it is, and in the format that is taken or asked for all the same.
+        ("/a.jpg?width=1280", "image/webp", "webp;q=80;640x480"),
+        ("/a.jpg?format=webp&width=1280", "*/*", "webp;q=80;640x480"),
+        ("/a.jpg?width=1280", "*/*", "original;reason=unchanged"),
     ] {
         let made = settled(address, target, &[("accept", accept)]);
         assert_eq!(made.header("weir-adapt"), Some(word), "{target}");
     }
     for (target, why) in [
-        ("/a.jpg?width=65", "expected one of 64, 128"),
+        ("/a.jpg?width=65", "expected one of 64, 128, 1280"),
         ("/a.jpg?quality=1", "not for everybody"),
         ("/a.jpg?width=64&width=64", "stands twice"),
     ] {

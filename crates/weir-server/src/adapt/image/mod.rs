@@ -255,6 +255,11 @@ mod tests {
         for (accept, expected) in [
             ("image/avif,image/webp,image/*,*/*;q=0.8", &[Avif, WebP][..]),
             ("image/webp,*/*", &[WebP]),
+            // The order of the operator, not that of the client: it says by weights what it likes.
+            ("*/*;q=0.8,image/*,image/webp,image/avif", &[Avif, WebP]),
+            ("image/webp;q=0.9,image/avif;q=0.9", &[Avif, WebP]),
+            ("image/png,image/jpeg", &[Jpeg, Png]),
+            ("image/avif;q=0.8,image/webp;q=0.9", &[WebP]),
             ("image/avif,*/*", &[Avif, Jpeg, Png]),
             ("*/*", &[Jpeg, Png]),
             ("image/webp;q=0.4, image/avif;q=0.3, image/jpeg;q=0.5", &[Jpeg, WebP]),
