@@ -68,6 +68,8 @@ pub const SELECTOR_MAX: usize = 1_024;
 pub const SRCSET_WIDTHS_MAX: usize = 16;
 /// Widths that queries of pictures may ask for. Each may become a variant of every picture.
 pub const IMAGE_WIDTHS_MAX: usize = 32;
+/// Pixels of a side that pictures may be asked for: WebP has no number for more.
+pub const IMAGE_SIDE_MAX: u32 = 16_383;
 /// Lists of an `ads` block.
 pub const ADS_LISTS_MAX: usize = 100;
 /// Media types that a route adapts. Each is compared with every response of the route.

@@ -106,7 +106,7 @@ impl Format {
     }
 
     /// The longest side that it has a number for, in pixels, or that its codec takes.
-    pub(crate) const fn side_max(self) -> u32 {
+    pub const fn side_max(self) -> u32 {
         match self {
             Format::Avif => 65_535,
             Format::WebP => 16_383,

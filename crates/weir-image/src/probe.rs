@@ -53,11 +53,6 @@ impl Probe {
             unsupported: None,
         }
     }
-
-    /// Sides as they are seen.
-    pub fn seen(&self) -> (u32, u32) {
-        self.orientation.turned((self.width, self.height))
-    }
 }
 
 /// Reads the headers of a picture. `None` for what is none, or none that is read.

@@ -258,6 +258,27 @@ fn a_variant_ends_with_its_original() {
 }
 
 #[test]
+fn a_purge_takes_variants_with_their_original() {
+    let served =
+        |_: &Received| answer("200 OK", &format!("{FRESH}Content-Type: text/css\r\n"), &text("p"));
+    let origin = Origin::start(served);
+    let admin = free_address();
+    let site =
+        format!("route \"/*\" {{ proxy \"{}\"; compress \"br:4\" \"gzip:1\"; }}", origin.url());
+    let (weir, address) =
+        Weir::front(&format!("server {{ workers 2; admin \"{admin}\"; }}"), &site);
+    for accept in ["gzip", "br"] {
+        variant(address, "/", accept);
+    }
+    let url = "http://site.example/";
+    let out = command(weir.directory(), &["purge", url, "--admin", &admin.to_string()]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "purged 3 stored responses\n", "{out:?}");
+    let page = ask(admin, "GET", "/metrics", &[("host", "localhost")]).body;
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.lines().any(|line| line == "weir_cache_objects 0"), "{page}");
+}
+
+#[test]
 fn files_have_variants_too() {
     let (weir, address) = Weir::front("", "route \"/*\" { files \".\"; compress \"br:5\"; }");
     std::fs::write(weir.directory().join("page.html"), text("one")).unwrap();

@@ -53,6 +53,25 @@ impl Cache {
         let stored = self.inner.insert(&object, None).is_ok();
         (object, stored)
     }
+
+    /// Stores what was made from `original`, as [`Cache::insert`] does, unless that is stored no
+    /// more: nobody could find it then, and a purge finds what is there, not what is being made.
+    /// Returns whether it is stored.
+    pub fn insert_derived(
+        &self,
+        key: &KeyRef<'_>,
+        head: Head,
+        body: Body,
+        original: &Object,
+    ) -> bool {
+        let (object, stored) = self.insert(key, head, body, None);
+        // In this order: a purge that comes in between takes it.
+        let holds = stored && self.inner.holds(original);
+        if stored && !holds {
+            self.inner.discard(&object);
+        }
+        holds
+    }
 }
 
 impl Inner {
@@ -92,6 +111,14 @@ impl Inner {
         drop(index);
         self.counters.inserts.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether this object is stored, or another that has its body since it was validated.
+    fn holds(&self, object: &Object) -> bool {
+        let index = self.shard(object.hash).index.read();
+        let resource = index.find(object.hash, &object.key.borrow());
+        let mut variants = resource.into_iter().flat_map(|resource| resource.variants());
+        variants.any(|stored| stored.body().id() == object.body().id())
     }
 
     /// Reserves `size` bytes of the cache's memory, evicting until they are there.

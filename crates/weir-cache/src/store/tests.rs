@@ -1,5 +1,6 @@
 //! The index by example: lookups, variants, passes, purges, limits.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -264,4 +265,29 @@ fn memory_is_given_back_with_the_last_holder() {
     assert_eq!(object.body().chunks()[0][..], [1; 100_000]);
     drop(object);
     assert_eq!(cache.stats().arena_bytes, 0);
+}
+
+#[test]
+fn what_is_made_of_a_response_goes_with_it() {
+    let cache = cache_of(1 << 20);
+    let derive = |original: &Object| {
+        let key = KeyRef { scope: 2, ..key("/") };
+        let head =
+            Head { derived_from: NonZeroU64::new(original.body().id()), ..head("", "", fresh()) };
+        cache.insert_derived(&key, head, Body::from(Bytes::from_static(b"made")), original)
+    };
+    let old = store(&cache, "/", "", "", "old");
+    assert!(derive(&old));
+    assert_eq!(cache.stats().objects, 2);
+    // Validated, it is another object with the same body.
+    let (validated, _) = cache.insert(&key("/"), head("", "", fresh()), old.body().clone(), None);
+    assert!(derive(&old) && derive(&validated));
+    assert_eq!(cache.stats().objects, 2);
+    // What is still being made when its original goes is not stored.
+    assert_eq!(cache.purge_scopes(&[1, 2].into(), PurgeMode::Remove), 2);
+    assert!(!derive(&old));
+    assert_eq!(cache.stats().objects, 0);
+    let new = store(&cache, "/", "", "", "new");
+    assert!(!derive(&old) && derive(&new));
+    assert_eq!(cache.stats().objects, 2);
 }

@@ -70,18 +70,7 @@ impl Build<'_, '_> {
     }
 
     fn srcset(&mut self, line: &Line) -> Option<Srcset> {
-        let written = line.values::<u32>("width");
-        if written.len() > SRCSET_WIDTHS_MAX {
-            self.source.error(line.span, format!("more than {SRCSET_WIDTHS_MAX} widths"));
-        }
-        let mut widths: Vec<u32> = Vec::new();
-        for (width, span) in written {
-            if widths.contains(&width) {
-                self.source.error(span, format!("{width} is one of its widths already"));
-            }
-            widths.push(width);
-        }
-        widths.sort_unstable();
+        let widths = self.widths(line, SRCSET_WIDTHS_MAX);
         Some(Srcset { widths, parameter: line.value("parameter")?, sizes: line.value("sizes")? })
     }
 

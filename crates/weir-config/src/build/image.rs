@@ -72,7 +72,7 @@ impl Build<'_, '_> {
                 self.source.error(line.span, "there are no `widths` to choose from");
                 return None;
             };
-            ImageQueryBy::Listed { widths: self.image_widths(widths) }
+            ImageQueryBy::Listed { widths: self.widths(widths, IMAGE_WIDTHS_MAX) }
         } else {
             self.no_image_query(image);
             let Some(key) = key else {
@@ -85,10 +85,11 @@ impl Build<'_, '_> {
         Some(ImageQuery { by, refuses })
     }
 
-    fn image_widths(&mut self, line: &Line) -> Vec<u32> {
+    /// The widths of a line, the least first: up to so many, and each once.
+    pub(super) fn widths(&mut self, line: &Line, most: usize) -> Vec<u32> {
         let written = line.values::<u32>("width");
-        if written.len() > IMAGE_WIDTHS_MAX {
-            self.source.error(line.span, format!("more than {IMAGE_WIDTHS_MAX} widths"));
+        if written.len() > most {
+            self.source.error(line.span, format!("more than {most} widths"));
         }
         let mut widths: Vec<u32> = Vec::new();
         for (width, span) in written {

@@ -1,5 +1,6 @@
 //! Keys of the block `image` of routes, and of what pictures may cost.
 
+use crate::limits::IMAGE_SIDE_MAX;
 use crate::rules::PATH;
 use crate::rules::image::IMAGE_FORMATS;
 use crate::table::Presence::{Default, Optional, Repeated, Required, Within};
@@ -8,10 +9,7 @@ use crate::value::Kind;
 
 use super::{GIB, KIB, MINUTE};
 
-/// The longest side that may be asked for: WebP has no number for more.
-const SIDE_MAX: u64 = 16_383;
-
-const SIDE: Kind = Kind::Number { min: 1, max: SIDE_MAX };
+const SIDE: Kind = Kind::Number { min: 1, max: IMAGE_SIDE_MAX as u64 };
 const QUALITY: Kind = Kind::Number { min: 1, max: 100 };
 
 pub(crate) const IMAGE: &[Key] = &[

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
+use weir_config::limits::IMAGE_SIDE_MAX;
 use weir_config::*;
 
 use super::time;
@@ -52,14 +53,14 @@ fn image() -> impl Strategy<Value = Image> {
     let formats = subsequence(&ImageFormat::ALL[..], 1..=4).prop_shuffle();
     let sides = prop_oneof![
         Just((None, None, ImageFit::Inside)),
-        (1_u32..=16_383).prop_map(|width| (Some(width), None, ImageFit::Inside)),
-        (1_u32..=16_383, 1_u32..=16_383, proptest::sample::select(&ImageFit::ALL[..]))
+        (1..=IMAGE_SIDE_MAX).prop_map(|width| (Some(width), None, ImageFit::Inside)),
+        (1..=IMAGE_SIDE_MAX, 1..=IMAGE_SIDE_MAX, proptest::sample::select(&ImageFit::ALL[..]))
             .prop_map(|(width, height, fit)| (Some(width), Some(height), fit)),
     ];
     let quality = (1_u8..=100, 1_u8..=100, 1_u8..=100)
         .prop_map(|(avif, webp, jpeg)| ImageQuality { avif, webp, jpeg });
     let hints = (option::of(1_u8..=100), option::of(0_u8..=99), option::of(1_u8..=4));
-    let widths = proptest::collection::btree_set(1_u32..=16_383, 1..4)
+    let widths = proptest::collection::btree_set(1..=IMAGE_SIDE_MAX, 1..4)
         .prop_map(|widths| ImageQueryBy::Listed { widths: widths.into_iter().collect() });
     let key = "/[a-z]{1,5}".prop_map(|key| ImageQueryBy::Signed { key: key.into() });
     let query = (prop_oneof![widths, key], any::<bool>())

@@ -3,7 +3,8 @@
 use std::io::Cursor;
 
 use png::{
-    BlendOp, ColorType, Decoder, DisposeOp, Info, Limits as Memory, Reader, Transformations,
+    BlendOp, ColorType, Decoder, DecodingError, DisposeOp, Info, Limits as Memory, Reader,
+    Transformations,
 };
 
 use super::Frames;
@@ -19,10 +20,19 @@ use crate::probe::{Probe, Unsupported};
 /// What the decoder may take for chunks before the first pixel: palette, profile, Exif.
 const CHUNKS_BYTES_MAX: usize = 16 << 20;
 
+/// Pixels of a row that the decoder has room for beside chunks, with eight bytes each. Whatever is
+/// wider is for limits to refuse, by its header.
+const WIDTH_MAX: u32 = (CHUNKS_BYTES_MAX / 8) as u32;
+
 type Input<'a> = Cursor<&'a [u8]>;
 
 pub(crate) fn probe(input: &[u8]) -> Result<Probe, Error> {
-    let reader = open(input, CHUNKS_BYTES_MAX)?;
+    let mut decoder = decoder(input, CHUNKS_BYTES_MAX);
+    let header = decoder.read_header_info().map_err(failed)?;
+    if header.width > WIDTH_MAX {
+        return Ok(Probe::still(Source::Png, header.width, header.height));
+    }
+    let reader = decoder.read_info().map_err(failed)?;
     let info = reader.info();
     let mut probe = Probe::still(Source::Png, info.width, info.height);
     if let Some(animation) = info.animation_control() {
@@ -36,11 +46,15 @@ pub(crate) fn probe(input: &[u8]) -> Result<Probe, Error> {
     Ok(probe)
 }
 
-fn open(input: &[u8], bytes: usize) -> Result<Reader<Input<'_>>, Error> {
+fn decoder(input: &[u8], bytes: usize) -> Decoder<Input<'_>> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(input), Memory { bytes });
     decoder.set_transformations(Transformations::normalize_to_color8());
     decoder.set_ignore_text_chunk(true);
-    decoder.read_info().map_err(|error| Error::codec("png", error))
+    decoder
+}
+
+fn failed(error: DecodingError) -> Error {
+    Error::codec("png", error)
 }
 
 /// The order in which the third edition's §4.3 has them count. Gamma alone is not taken into
@@ -66,9 +80,9 @@ impl<'a> Apng<'a> {
     /// # Errors
     /// What the decoder says.
     pub(crate) fn open(input: &'a [u8], probe: &Probe, limits: &Limits) -> Result<Self, Error> {
-        let failed = |error: png::DecodingError| Error::codec("png", error);
         let bytes = usize::try_from(limits.decoded_bytes).unwrap_or(usize::MAX);
-        let mut reader = open(input, bytes.saturating_add(CHUNKS_BYTES_MAX))?;
+        let decoder = decoder(input, bytes.saturating_add(CHUNKS_BYTES_MAX));
+        let mut reader = decoder.read_info().map_err(failed)?;
         let len = reader.output_buffer_size().ok_or(Error::Memory { bytes: usize::MAX })?;
         let mut buffer = zeroed(len)?;
         let moves = probe.frames > 1;
@@ -87,7 +101,6 @@ impl Frames for Apng<'_> {
             return Ok(None);
         }
         self.frames_left -= 1;
-        let failed = |error: png::DecodingError| Error::codec("png", error);
         let output = self.reader.next_frame(&mut self.buffer).map_err(failed)?;
         let info = self.reader.info();
         let (width, height) = (output.width, output.height);

@@ -42,7 +42,7 @@ pub(crate) fn is_draft(variant: &Object) -> bool {
 }
 
 /// Stores a draft anew as all that there will be of its variant.
-pub(super) fn settle(cache: &Cache, key: &Key, draft: &Object) {
+pub(super) fn settle(cache: &Cache, key: &Key, original: &Object, draft: &Object) {
     let mut headers = draft.headers().clone();
     let said = headers.get(WEIR_ADAPT).map(HeaderValue::as_bytes);
     let said = said.and_then(|said| said.strip_suffix(DRAFT.as_bytes()));
@@ -54,5 +54,5 @@ pub(super) fn settle(cache: &Cache, key: &Key, draft: &Object) {
         selectors: draft.selectors().clone(),
         ..Head::new(draft.status(), headers, draft.freshness())
     };
-    cache.insert(&key.borrow(), head, draft.body().clone(), None);
+    cache.insert_derived(&key.borrow(), head, draft.body().clone(), original);
 }

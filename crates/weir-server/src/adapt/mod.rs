@@ -210,7 +210,7 @@ impl Adaptation {
                 (Outcome::Made(made), Some(draft)) if is_smaller(made, &draft) => {
                     variant.store(&cache, &stored_as, &original, made, effort);
                 }
-                (_, Some(draft)) => effort::settle(&cache, &stored_as, &draft),
+                (_, Some(draft)) => effort::settle(&cache, &stored_as, &original, &draft),
                 (Outcome::Original(why), None) => declined.add(key, why),
                 (Outcome::Failed(_), None) => declined.add(key, "failed"),
                 // That is for the pool to refuse, and not for ever: it may have been somebody

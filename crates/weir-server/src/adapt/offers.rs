@@ -282,7 +282,7 @@ impl Variant {
             selectors: original.selectors().clone(),
             ..Head::new(original.status(), headers, original.freshness())
         };
-        cache.insert(&key.borrow(), head, made.body.clone().into(), None);
+        cache.insert_derived(&key.borrow(), head, made.body.clone().into(), original);
     }
 }
 

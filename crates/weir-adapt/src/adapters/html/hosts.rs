@@ -34,7 +34,7 @@ const CONTENT: &str = "meta[content]";
 
 /// Elements with such attributes. One selector for each attribute: the parser is quicker at
 /// telling them apart than at handing over every element.
-const SELECTORS: [&str; 13] = [
+const SELECTORS: [&str; 14] = [
     "[href]",
     "[src]",
     "[action]",
@@ -48,6 +48,7 @@ const SELECTORS: [&str; 13] = [
     "[srcset]",
     "[imagesrcset]",
     "[data-src]",
+    "[xlink\\:href]",
 ];
 
 /// Has URLs of hosts written otherwise.

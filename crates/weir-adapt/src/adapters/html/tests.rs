@@ -136,10 +136,12 @@ fn hosts_are_written_otherwise() {
         "<a href=\"https://old.example/?a&amp;b\">https://old.example/</a>\
          <img src=//old.example/i srcset=\"//old.example/i 1x, /j 2x\">\
          <meta http-equiv=refresh content='0; url=http://old.example/'>\
+         <svg><use xlink:href='//old.example/s.svg#a'/></svg>\
          <script>location = \"https://old.example/\"</script>",
         "<a href=\"https://new.example/?a&amp;b\">https://old.example/</a>\
          <img src=\"//new.example/i\" srcset=\"//new.example/i 1x, /j 2x\">\
          <meta http-equiv=refresh content=\"0; url=http://new.example/\">\
+         <svg><use xlink:href=\"//new.example/s.svg#a\" /></svg>\
          <script>location = \"https://old.example/\"</script>",
     );
 }

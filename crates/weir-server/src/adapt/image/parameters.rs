@@ -1,10 +1,11 @@
 //! What is asked of one picture, parameter by parameter: by a query, or on the command line.
 
+use weir_config::limits::IMAGE_SIDE_MAX;
 use weir_config::{ImageFit, ImageFormat};
 use weir_image::{Format, Quality, Size, Wish};
 
-/// The longest side that may be asked for, in pixels: WebP has no number for more.
-const SIDE_MAX: u32 = 16_383;
+// What may be asked for can be made in every format.
+const _: () = assert!(IMAGE_SIDE_MAX == Format::WebP.side_max());
 
 /// What is asked of one picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,8 +39,8 @@ impl Parameters {
         };
         let percent = || number(100).map(|number| number as u8);
         let known = match name {
-            "width" => put(&mut self.width, number(SIDE_MAX)?),
-            "height" => put(&mut self.height, number(SIDE_MAX)?),
+            "width" => put(&mut self.width, number(IMAGE_SIDE_MAX)?),
+            "height" => put(&mut self.height, number(IMAGE_SIDE_MAX)?),
             "fit" => {
                 let expected = "inside, cover or fill";
                 put(&mut self.fit, ImageFit::parse(value).ok_or_else(|| wrong(expected))?)
