@@ -29,6 +29,8 @@ pub struct Chain {
     input: Bytes,
     /// Bytes that came.
     taken: u64,
+    /// All that comes, where that is known before anything is coded.
+    expected: Option<usize>,
     has_more: bool,
     is_finished: bool,
     /// What has become of the page.
@@ -54,6 +56,7 @@ impl Chain {
             coding: Coding::Nothing,
             input: Bytes::new(),
             taken: 0,
+            expected: None,
             has_more: false,
             is_finished: false,
             detail: None,
@@ -155,6 +158,7 @@ impl Chain {
     /// # Errors
     /// As [`Chain::code`] and [`Chain::finish`].
     pub fn code_last(&mut self, piece: Bytes) -> Result<Vec<u8>, AdaptError> {
+        self.expected = (self.taken == 0 && self.decoders.is_empty()).then_some(piece.len());
         let mut output = self.code(piece)?;
         if !self.has_more {
             output.append(&mut self.finish()?);
@@ -185,7 +189,8 @@ impl Chain {
 
     fn encode(&mut self, text: &[u8], output: &mut Vec<u8>) -> Result<(), AdaptError> {
         if let Coding::Wished(compress) = &self.coding {
-            self.coding = Coding::Made(Box::new(Encoder::new(compress).map_err(failed)?));
+            let encoder = Encoder::new(compress, self.expected).map_err(failed)?;
+            self.coding = Coding::Made(Box::new(encoder));
         }
         match &mut self.coding {
             Coding::Made(encoder) => encoder.code(text, output).map_err(failed)?,

@@ -9,9 +9,9 @@ use zstd::stream::raw::{CParameter, InBuffer, Operation, OutBuffer};
 
 use crate::adapters::compress::{Coding, Compress};
 
-/// What encoders look back, as a power of two: 256 KiB. Streams are many at a time, and pages
-/// rarely larger.
-const WINDOW_LOG: u32 = 18;
+/// What encoders look back, as powers of two: 256 KiB, since streams are many at a time, and pages
+/// rarely larger; less where all that will come is less. Tables go by it, and are cleared first.
+const WINDOW_LOGS: [u32; 3] = [14, 16, 18];
 /// As much as gzip can look back, as a power of two.
 const GZIP_WINDOW_LOG: u8 = 15;
 /// Brotli's encoder takes input by pieces of this size.
@@ -29,8 +29,15 @@ thread_local! {
 
 /// A content coding under way. It holds at most some MB.
 pub(super) struct Encoder {
-    compress: Compress,
+    settings: Settings,
     kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Settings {
+    coding: Coding,
+    level: u32,
+    window_log: u32,
 }
 
 enum Kind {
@@ -40,16 +47,19 @@ enum Kind {
 }
 
 impl Encoder {
-    /// The beginning of a stream. A level outside [`Coding::levels`] is taken for the nearest.
+    /// The beginning of a stream, of so many bytes about, if that is known. A level outside
+    /// [`Coding::levels`] is taken for the nearest.
     ///
     /// # Errors
     /// Want of memory.
-    pub(super) fn new(compress: &Compress) -> io::Result<Encoder> {
-        let (least, most) = compress.coding.levels();
-        let compress = Compress { level: compress.level.clamp(least, most), ..*compress };
-        match spare(compress) {
+    pub(super) fn new(compress: &Compress, expected: Option<usize>) -> io::Result<Encoder> {
+        let Compress { coding, level } = *compress;
+        let (least, most) = coding.levels();
+        let window_log = window_log(expected.filter(|_| coding != Coding::Gzip));
+        let settings = Settings { coding, level: level.clamp(least, most), window_log };
+        match spare(settings) {
             Some(encoder) => Ok(encoder),
-            None => Ok(Encoder { compress, kind: Kind::new(compress)? }),
+            None => Ok(Encoder { settings, kind: Kind::new(settings)? }),
         }
     }
 
@@ -112,7 +122,7 @@ impl Encoder {
 }
 
 impl Kind {
-    fn new(Compress { coding, level }: Compress) -> io::Result<Kind> {
+    fn new(Settings { coding, level, window_log }: Settings) -> io::Result<Kind> {
         Ok(match coding {
             Coding::Gzip => {
                 let level = flate2::Compression::new(level);
@@ -121,7 +131,7 @@ impl Kind {
             Coding::Brotli => {
                 let parameters = brotli::enc::BrotliEncoderParams {
                     quality: level as i32,
-                    lgwin: WINDOW_LOG as i32,
+                    lgwin: window_log as i32,
                     ..Default::default()
                 };
                 let (to, buffer) = (Vec::new(), BROTLI_BUFFER_BYTES);
@@ -130,17 +140,24 @@ impl Kind {
             }
             Coding::Zstd => {
                 let mut encoder = zstd::stream::raw::Encoder::new(level as i32)?;
-                encoder.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
+                encoder.set_parameter(CParameter::WindowLog(window_log))?;
                 Kind::Zstd(encoder)
             }
         })
     }
 }
 
+/// The least that so many bytes fit in, or the largest.
+fn window_log(expected: Option<usize>) -> u32 {
+    let [.., largest] = WINDOW_LOGS;
+    let fits = |log: &u32| expected.is_some_and(|bytes| bytes <= 1 << log);
+    WINDOW_LOGS.into_iter().find(fits).unwrap_or(largest)
+}
+
 /// One that this thread has kept.
-fn spare(compress: Compress) -> Option<Encoder> {
+fn spare(settings: Settings) -> Option<Encoder> {
     SPARES.with_borrow_mut(|spares| {
-        let at = spares.iter().rposition(|spare| spare.compress == compress)?;
+        let at = spares.iter().rposition(|spare| spare.settings == settings)?;
         Some(spares.remove(at))
     })
 }
@@ -230,9 +247,11 @@ mod tests {
                 (prop::collection::vec(any::<u8>(), 0..3000), any::<bool>()), 0..8,
             ),
             which in 0..ALL.len(),
+            // It need not be true.
+            expected in prop::option::of(0_usize..100_000),
         ) {
             let coding = ALL[which];
-            let mut encoder = Encoder::new(&Compress { coding, level: 4 }).unwrap();
+            let mut encoder = Encoder::new(&Compress { coding, level: 4 }, expected).unwrap();
             let (mut sent, mut said) = (Vec::new(), Vec::new());
             for (piece, flushes) in &pieces {
                 said.extend_from_slice(piece);
@@ -252,7 +271,8 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Zstd] {
             let compress = Compress { coding, level: 5 };
             let code = |text: &[u8]| {
-                let (mut encoder, mut sent) = (Encoder::new(&compress).unwrap(), Vec::new());
+                let mut encoder = Encoder::new(&compress, Some(text.len())).unwrap();
+                let mut sent = Vec::new();
                 encoder.code(text, &mut sent).unwrap();
                 encoder.flush(&mut sent).unwrap();
                 encoder.finish(&mut sent).unwrap();
@@ -260,13 +280,13 @@ mod tests {
             };
             let first = code(b"one and the same, one and the same");
             let kept = SPARES.with_borrow(Vec::len);
-            code(&vec![7; 1 << 20]);
+            code(&[7; 10_000]);
             assert_eq!(code(b"one and the same, one and the same"), first, "{coding:?}");
             assert_eq!(SPARES.with_borrow(Vec::len), kept, "{coding:?}");
         }
         // No more than a few of all kinds.
         let all: Vec<_> = (1..=9).map(|level| Compress { coding: Coding::Gzip, level }).collect();
-        let encoders: Vec<_> = all.iter().map(|one| Encoder::new(one).unwrap()).collect();
+        let encoders: Vec<_> = all.iter().map(|one| Encoder::new(one, None).unwrap()).collect();
         encoders.into_iter().for_each(|encoder| encoder.finish(&mut Vec::new()).unwrap());
         assert_eq!(SPARES.with_borrow(Vec::len), SPARES_MAX);
     }
