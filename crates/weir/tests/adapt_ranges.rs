@@ -76,6 +76,9 @@ fn no_date_makes_a_range_of_what_stands_for_a_variant() {
         let (_weir, address) = front(&origin, "adapt { helpers 0; }", line);
         ask(address, "GET", "/", &[("accept-encoding", "gzip")]);
         assert_eq!(resume(address, "gzip", DATE).status, 200, "{line}");
+        let since = [("accept-encoding", "gzip"), ("if-unmodified-since", DATE)];
+        let whole = ask(address, "GET", "/", &[&since[..], &[("range", "bytes=0-9")]].concat());
+        assert_eq!(whole.status, 200, "{line}");
         let part = ask(address, "GET", "/", &[("accept-encoding", "gzip"), ("range", "bytes=0-9")]);
         assert_eq!((part.status, &part.body[..]), (206, &page().as_bytes()[..10]), "{line}");
         assert_eq!(origin.take().len(), 1, "{line}");
@@ -102,5 +105,8 @@ fn what_is_not_stored_comes_whole_to_whom_it_would_be_adapted() {
         let last = asked.last().unwrap();
         let sent = (!last.values("range").is_empty(), !last.values("if-range").is_empty());
         assert_eq!(sent, (status == 206, status == 206), "{line} {accept}");
+        let since = [("accept-encoding", accept), ("if-unmodified-since", DATE)];
+        let response = ask(address, "GET", "/", &[&since[..], &[("range", "bytes=0-9")]].concat());
+        assert_eq!(response.status, status, "{line} {accept}");
     }
 }

@@ -78,10 +78,16 @@ pub(super) fn select(
 }
 
 /// Whether a range is asked for by date: an entity tag ends with a quotation mark (RFC 9110
-/// §13.1.5).
+/// §13.1.5). Without If-Range some go on by If-Unmodified-Since (§13.1.4), which means nothing
+/// beside If-Match.
 pub(super) fn is_by_date(request: &HeaderMap) -> bool {
-    let value = request.get(header::IF_RANGE);
-    value.is_some_and(|value| !value.as_bytes().trim_ascii_end().ends_with(b"\""))
+    match request.get(header::IF_RANGE) {
+        Some(value) => !value.as_bytes().trim_ascii_end().ends_with(b"\""),
+        None => {
+            request.contains_key(header::IF_UNMODIFIED_SINCE)
+                && !request.contains_key(header::IF_MATCH)
+        }
+    }
 }
 
 fn if_range(request: &Parts, response: &HeaderMap) -> bool {
