@@ -64,9 +64,7 @@ impl Kind {
         if let Some(kind) = destination.and_then(of_destination) {
             return kind;
         }
-        let name = path.rsplit('/').next().unwrap_or_default();
-        let extension = name.rsplit_once('.').map(|(_, extension)| extension);
-        if let Some(kind) = extension.and_then(of_extension) {
+        if let Some(kind) = of_extension(path.as_bytes()) {
             return kind;
         }
         let first = accept.unwrap_or_default().split([',', ';']).next().unwrap_or_default().trim();
@@ -98,11 +96,15 @@ fn of_destination(destination: &str) -> Option<Kind> {
     })
 }
 
-fn of_extension(extension: &str) -> Option<Kind> {
+/// By the letters behind the last dot of a path's last name.
+fn of_extension(path: &[u8]) -> Option<Kind> {
     // The longest that is known has 5 letters.
+    let tail = &path[path.len().saturating_sub(6)..];
+    let dot = tail.iter().rposition(|byte| *byte == b'.')?;
+    let extension = &tail[dot + 1..];
     let mut lower = [0; 5];
-    let lower = lower.get_mut(..extension.len())?;
-    lower.copy_from_slice(extension.as_bytes());
+    let lower = &mut lower[..extension.len()];
+    lower.copy_from_slice(extension);
     lower.make_ascii_lowercase();
     Some(match &*lower {
         b"js" | b"mjs" => Kind::Script,

@@ -142,6 +142,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) host: &'a str,
     /// Path and query.
     pub(crate) target: &'a str,
+    /// The path alone.
+    pub(crate) path: &'a str,
 }
 
 impl Blocking {
@@ -168,15 +170,14 @@ pub(super) fn question<'a>(
     wish: &Wish<'a>,
     field: impl Fn(&str) -> Option<&'a str>,
 ) -> Question<'a> {
-    let path = wish.target.split('?').next().unwrap_or_default();
-    let kind = Kind::of(field(SEC_FETCH_DEST), field("accept"), path);
+    let kind = Kind::of(field(SEC_FETCH_DEST), field("accept"), wish.path);
     let page = field("referer").or_else(|| field("origin")).and_then(host_of);
     let page = page.unwrap_or_else(|| match field(SEC_FETCH_SITE) {
         // Whoever it is does not say so.
         Some("cross-site") => "",
         _ => wish.host,
     });
-    let Wish { is_secure, host, target } = *wish;
+    let Wish { is_secure, host, target, .. } = *wish;
     Question { is_secure, host, target, kind, page }
 }
 

@@ -65,7 +65,8 @@ impl AdsRequest {
 /// What lists would do with a request, if a route had them.
 pub fn judge(ads: &Ads, request: &AdsRequest) -> AdsAnswer {
     let AdsRequest { is_secure, host, target, fields } = request;
-    let wish = Wish { is_secure: *is_secure, host, target };
+    let path = target.split('?').next().unwrap_or_default();
+    let wish = Wish { is_secure: *is_secure, host, target, path };
     let question = question(&wish, |name| field(fields, name));
     AdsAnswer { kind: question.kind, explained: ads.explain(&question) }
 }

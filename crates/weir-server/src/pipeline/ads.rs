@@ -22,20 +22,22 @@ pub(super) fn judge(connection: &Connection, routed: &Routed<'_>, head: &Parts) 
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let host = routed.host.as_ref().map_or("", |host| &host.name);
     let is_secure = routed.origin.as_ref().map_or(connection.tls, |origin| origin.tls);
-    let wish = Wish { is_secure, host, target };
+    let wish = Wish { is_secure, host, target, path: head.uri.path() };
     blocking.judge(&wish, |name| field(&head.headers, name))
 }
 
-/// Whether they block a plain request.
+/// Whether they block a plain request. `path` is that of its target, as it came.
 #[inline]
 pub(super) fn is_blocked(
     connection: &Connection,
     route: &Route,
     head: &Head<'_, '_>,
     request: &PlainGet<'_>,
+    path: &str,
 ) -> bool {
     let Some(blocking) = &route.blocking else { return false };
-    let wish = Wish { is_secure: connection.tls, host: &request.host.name, target: request.target };
+    let (is_secure, host, target) = (connection.tls, &*request.host.name, request.target);
+    let wish = Wish { is_secure, host, target, path };
     let field = |name: &str| head.values(name).next().and_then(|value| str::from_utf8(value).ok());
     blocking.judge(&wish, field).is_some()
 }

@@ -66,7 +66,7 @@ pub(crate) fn answer(
     }
 
     // What lists of ads block goes no further, and is answered by the full path.
-    if ads::is_blocked(connection, route, head, &request) {
+    if ads::is_blocked(connection, route, head, &request, raw_path) {
         return None;
     }
 
