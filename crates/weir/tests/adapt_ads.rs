@@ -162,7 +162,7 @@ fn the_command_line_tries_lists_out() {
     let out = || std::fs::read_to_string(directory.path().join("out.html")).unwrap();
     assert!(!out().contains("ad-box") && out().contains("promo"), "{}", out());
     let said = run(&["page.html", "--url", "http://Shop.Example:8080/", "-o", "out.html"]);
-    let judged = "http://Shop.Example:8080/ (other): passed: no rule is about it";
+    let judged = "http://Shop.Example:8080/ (document): passed: no rule is about it";
     assert!(said.lines().any(|line| line == judged), "{said}");
     assert!(said.contains("html;changed=1;hidden=3: "), "{said}");
     assert!(!out().contains("promo"), "{}", out());

@@ -29,7 +29,16 @@ impl Lists {
             return Ok(None);
         }
         let url = command.url.as_deref();
-        let request = url.map(|url| Ok((url, AdsRequest::new(url, &command.headers)?)));
+        let mut fields = command.headers.clone();
+        let is_destination = |field: &String| {
+            let name = field.split(':').next().unwrap_or_default();
+            name.trim().eq_ignore_ascii_case("sec-fetch-dest")
+        };
+        if command.file.is_some() && !fields.iter().any(is_destination) {
+            // What it is applied to is a page.
+            fields.push("Sec-Fetch-Dest: document".to_owned());
+        }
+        let request = url.map(|url| Ok((url, AdsRequest::new(url, &fields)?)));
         let request = request.transpose().map_err(|error: String| Failure(error))?;
         let ads = Ads::load_with_rules(&command.ads);
         let ads = ads.map_err(|error| Failure(format!("`--ads`: {error}")))?;
