@@ -230,6 +230,17 @@ impl ResponseDirectives {
     }
 }
 
+/// Whether the Cache-Control of a request or a response says `no-transform` (RFC 9111 §5.2.1.6,
+/// §5.2.2.6), for callers who need nothing else of it: no other directive has a say in that.
+pub fn forbids_transformation(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::CACHE_CONTROL).into_iter();
+    let mut members = lines.flat_map(|line| crate::syntax::split(line.as_bytes(), b','));
+    members.any(|member| {
+        let end = member.iter().position(|&byte| byte == b'=').unwrap_or(member.len());
+        crate::syntax::trim(&member[..end]).eq_ignore_ascii_case(b"no-transform")
+    })
+}
+
 /// Adds a directive's argument to what its earlier occurrences cover. An argument that is not a
 /// list of field names covers everything, to be safe.
 fn widen(scope: &mut Option<Scope>, argument: Option<&Argument>) {

@@ -200,3 +200,33 @@ fn a_glance_sees_a_plain_no_store() {
     check(&[("cache-control", "no-store"), ("cdn-cache-control", "max-age=60")], false);
     check(&[("cdn-cache-control", "no-store")], false);
 }
+
+#[test]
+fn no_transform_is_seen_without_the_rest() {
+    for (lines, expected) in [
+        (&["no-transform"][..], true),
+        (&["public, No-Transform ,max-age=1"], true),
+        (&["no-transform=1", "x"], true),
+        (&["max-age=1", "no-transform =\"x\""], true),
+        (&["max-age=1"], false),
+        (&["x=\"no-transform\""], false),
+        (&["no-transforms, no transform"], false),
+        (&[], false),
+    ] {
+        let lines =
+            lines.iter().map(|line| (header::CACHE_CONTROL, HeaderValue::from_static(line)));
+        let headers: HeaderMap = lines.collect();
+        assert_eq!(forbids_transformation(&headers), expected, "{headers:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_transform_is_seen_where_all_is_read(value in "[ ,=\"a-]{0,6}(no-transform)?[ -~]{0,20}") {
+        let mut headers = HeaderMap::new();
+        headers.append(header::CACHE_CONTROL, HeaderValue::from_str(&value).unwrap());
+        let seen = forbids_transformation(&headers);
+        prop_assert_eq!(seen, response(&value).no_transform);
+        prop_assert_eq!(seen, request(&value).no_transform);
+    }
+}

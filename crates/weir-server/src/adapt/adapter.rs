@@ -5,13 +5,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{HeaderValue, StatusCode, Uri};
-use weir_adapt::Step;
-use weir_http::cache_control::RequestDirectives;
+use weir_http::cache_control;
 
 use super::declared::Declares;
+use super::image::Queried;
+use super::work::{Chosen, Work};
 
 /// A kind of adaptation as a route has it.
 pub(crate) trait Adapter: Declares + Send + Sync {
@@ -64,14 +64,20 @@ const DECODED_RATIO: u64 = 4;
 pub(crate) struct Asked<'a> {
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
+    /// What its query asks of pictures, as far as that has been read.
+    pub(crate) queried: Queried,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    /// A request whose query nobody has read.
+    pub(crate) fn new(uri: &'a Uri, headers: &'a HeaderMap) -> Asked<'a> {
+        Asked { uri, headers, queried: Queried::Unread }
+    }
+
     /// Whether the client asks for what is stored as it is (RFC 9111 §5.2.1.6). That is about how
     /// it is coded and what becomes of pictures; what pages are is for their route to say.
     pub(super) fn forbids_transformation(&self) -> bool {
-        self.headers.contains_key(header::CACHE_CONTROL)
-            && RequestDirectives::of(self.headers).no_transform
+        cache_control::forbids_transformation(self.headers)
     }
 
     /// The host that is asked, in lower case and without its port.
@@ -99,35 +105,6 @@ pub(crate) struct Shape<'a> {
     pub(crate) is_coded: bool,
 }
 
-/// What an adapter would do.
-#[derive(Clone, Debug)]
-pub(crate) struct Chosen {
-    /// Tells it from whatever else the adapter might do, on this route or another.
-    pub(crate) key: u64,
-    /// Goes into the entity tag: letters, digits, and what else may stand there.
-    pub(crate) name: Cow<'static, str>,
-    /// One after the other.
-    pub(crate) steps: Vec<Step>,
-    /// What they look things up in.
-    pub(crate) tables: Vec<Bytes>,
-    /// The type that the result has, by what its helper says of it, if that may be another one.
-    pub(crate) content_type: Option<fn(&str) -> Option<HeaderValue>>,
-    /// The content coding that the result has.
-    pub(crate) coding: Option<&'static str>,
-}
-
-impl Chosen {
-    /// Whether it makes another page, not the same one coded otherwise.
-    pub(super) fn changes_pages(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Html(_)))
-    }
-}
-
-/// What the result of some is called.
-pub(super) fn name(chosen: &[Chosen]) -> String {
-    chosen.iter().map(|one| &*one.name).collect::<Vec<_>>().join("-")
-}
-
 /// What stands before a name in a tag, and the dash between them.
 pub(super) fn without<'t>(tag: &'t [u8], name: &str) -> Option<&'t [u8]> {
     tag.strip_suffix(name.as_bytes())?.strip_suffix(b"-")
@@ -148,21 +125,24 @@ impl<'a> Shape<'a> {
 
     /// What an adapter leaves to the next.
     pub(super) fn after(mut self, chosen: &Chosen) -> Shape<'a> {
-        if chosen.content_type.is_some() {
+        if let Work::Image(_) = chosen.work {
             // Which it is nobody knows yet; those that there are, are compressed in themselves.
             self.content_type = Cow::Borrowed(b"image/avif");
         }
-        self = if chosen.changes_pages() { self.decoded() } else { Shape { len: None, ..self } };
-        self.is_coded = chosen.coding.is_some();
+        if chosen.changes_pages() {
+            self.decode();
+        } else {
+            self.len = None;
+        }
+        self.is_coded = chosen.coding().is_some();
         self
     }
 
-    /// The same without its content codings: how long it is then nobody knows before that is done.
-    pub(super) fn decoded(mut self) -> Shape<'a> {
+    /// Takes its content codings off: how long it is then nobody knows before that is done.
+    pub(super) fn decode(&mut self) {
         if std::mem::take(&mut self.is_coded) {
             self.len = None;
         }
-        self
     }
 
     /// Bytes of its content, as far as can be told.

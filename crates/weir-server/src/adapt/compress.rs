@@ -11,8 +11,9 @@ use weir_adapt::adapters::compress as codec;
 use weir_config::{self as config, CompressFormat};
 use weir_http::negotiate::{self, Coding as Accepted};
 
-use super::adapter::{Adapter, Asked, Chosen, Shape, without};
+use super::adapter::{Adapter, Asked, Shape, without};
 use super::declared::{Cost, Declaration, Declares, Stage};
+use super::work::{Chosen, Work};
 
 /// `compress` of a route.
 pub(super) struct Compress {
@@ -100,18 +101,10 @@ impl Adapter for Compress {
 }
 
 fn chosen(format: &CompressFormat, level: u32) -> Chosen {
-    let token = format.coding.token();
     let mut hasher = DefaultHasher::new();
-    (token, level).hash(&mut hasher);
-    Chosen {
-        key: hasher.finish(),
-        // Another level makes other bytes.
-        name: format!("{token}{level}").into(),
-        steps: vec![Step::Compress(codec::Compress { coding: coding(format.coding), level })],
-        tables: Vec::new(),
-        content_type: None,
-        coding: Some(token),
-    }
+    (format.coding.token(), level).hash(&mut hasher);
+    let work = Work::Compress(codec::Compress { coding: coding(format.coding), level });
+    Chosen { key: hasher.finish(), work }
 }
 
 fn coding(coding: config::Coding) -> codec::Coding {

@@ -6,7 +6,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{self, HeaderMap, HeaderName};
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use weir_adapt::Step;
 use weir_adapt::adapters::compress::{Coding, Compress};
 use weir_adapt::adapters::decode::CODINGS_MAX;
@@ -16,8 +17,9 @@ use weir_adapt::adapters::html::{
 use weir_adapt::ads::Ads;
 use weir_config as config;
 
-use super::adapter::{Adapter, Asked, Chosen, Shape, without};
+use super::adapter::{Adapter, Asked, Shape, without};
 use super::declared::{Cost, Declaration, Declares, Stage};
+use super::work::{Chosen, Work};
 
 /// How what is coded anew in the coding that it came in is coded.
 #[derive(Clone, Copy)]
@@ -35,7 +37,7 @@ pub(super) struct Html {
     /// What pages depend on but for what is different for each.
     key: u64,
     /// With what tells these rules and lists from others: they make other pages.
-    name: String,
+    name: Arc<str>,
     wants_nonce: bool,
     wait: Duration,
     recodes: Recodes,
@@ -68,7 +70,7 @@ impl Html {
         lists.hash(&mut hasher);
         let word = if ads.is_some() { "html-ads" } else { "html" };
         Html {
-            name: format!("{word}{:08x}", hasher.finish() as u32),
+            name: format!("{word}{:08x}", hasher.finish() as u32).into(),
             wants_nonce: html.wants_nonce() || ads.is_some(),
             html: html.into(),
             ads: ads.map(|(ads, _)| ads),
@@ -79,24 +81,66 @@ impl Html {
         }
     }
 
-    fn chosen(&self, asked: &Asked<'_>, shape: &Shape<'_>, recodes: Option<Recoding>) -> Chosen {
-        let nonce = self.wants_nonce.then(|| nonce(shape.headers)).flatten();
-        let charset = charset(&shape.content_type);
-        let page = self.ads.as_ref().map(|ads| (ads, ads.page(&asked.host())));
+    /// What is to become of a page, and what tells that from whatever else might.
+    fn page(&self, asked: &Asked<'_>, shape: &Shape<'_>, recodes: Option<Recoding>) -> (u64, Page) {
+        let hidden = self.ads.as_ref().map(|ads| (ads, ads.page(&asked.host())));
         let mut hasher = DefaultHasher::new();
         // Not what is the page's own, its nonce and its charset: of a page there is one variant.
         self.key.hash(&mut hasher);
-        page.as_ref().map(|(_, page)| page.id).hash(&mut hasher);
-        let table = page.as_ref().filter(|(_, page)| page.hide.table.is_some());
-        let tables = table.map(|(ads, _)| ads.table()).into_iter().collect();
-        let rewriting = Rewriting {
+        hidden.as_ref().map(|(_, page)| page.id).hash(&mut hasher);
+        let coded = shape.is_coded.then(|| codings(shape.headers)).flatten().unwrap_or_default();
+        let again = coded.last().copied().zip(recodes);
+        let again = again.map(|(coding, how)| Compress { coding, level: how.level(coding) });
+        let page = Page {
+            name: Arc::clone(&self.name),
             html: self.html.clone(),
-            hide: page.map(|(_, page)| page.hide),
-            nonce: nonce.map(str::to_owned),
-            charset: charset.map(str::to_owned),
+            hidden: hidden.map(|(ads, page)| (Arc::clone(ads), page.hide)),
+            wants_nonce: self.wants_nonce,
+            coded,
+            again,
         };
-        let chosen = changed(rewriting, shape, self.name.clone(), hasher.finish(), recodes);
-        Chosen { tables, ..chosen }
+        (hasher.finish(), page)
+    }
+}
+
+/// What is to become of a page, whatever it is coded in.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    /// That of its adapter.
+    pub(super) name: Arc<str>,
+    html: Shared<codec::Html>,
+    /// What lists hide on its host.
+    hidden: Option<(Arc<Ads>, Shared<codec::Hide>)>,
+    wants_nonce: bool,
+    /// In the order in which that was done.
+    coded: Vec<Coding>,
+    /// How it is coded anew, if that is done here.
+    pub(super) again: Option<Compress>,
+}
+
+impl Page {
+    /// What its steps look things up in.
+    pub(super) fn table(&self) -> Option<Bytes> {
+        let (ads, hide) = self.hidden.as_ref()?;
+        hide.table.map(|_| ads.table())
+    }
+
+    /// What is done to it, one step after the other. `headers` are those it came with.
+    pub(super) fn steps(&self, headers: &HeaderMap) -> impl Iterator<Item = Step> {
+        let decode = (!self.coded.is_empty()).then(|| Step::Decode(self.coded.clone()));
+        let again = self.again.map(Step::Compress);
+        decode.into_iter().chain([Step::Html(self.rewriting(headers))]).chain(again)
+    }
+
+    fn rewriting(&self, headers: &HeaderMap) -> Rewriting {
+        let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let nonce = self.wants_nonce.then(|| nonce(headers)).flatten();
+        Rewriting {
+            html: self.html.clone(),
+            hide: self.hidden.as_ref().map(|(_, hide)| hide.clone()),
+            nonce: nonce.map(str::to_owned),
+            charset: charset(content_type.unwrap_or_default()).map(str::to_owned),
+        }
     }
 }
 
@@ -125,7 +169,9 @@ impl Adapter for Html {
     }
 
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
-        Ok(self.chosen(asked, shape, self.recodes.stored.then_some(Recoding::Usual)))
+        let recodes = self.recodes.stored.then_some(Recoding::Usual);
+        let (key, page) = self.page(asked, shape, recodes);
+        Ok(Chosen { key, work: Work::Page(page) })
     }
 
     fn named<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
@@ -142,40 +188,18 @@ impl Adapter for Html {
 
     fn stream(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Option<Result<Chosen, &'static str>> {
         self.streams.then(|| {
-            let chosen = self.chosen(asked, shape, self.recodes.streams.then_some(Recoding::Quick));
-            let mut pages = chosen.steps.iter().filter_map(|step| match step {
-                Step::Html(rewriting) => Some(rewriting),
-                _ => None,
-            });
-            if pages.all(codec::is_suited) { Ok(chosen) } else { Err("charset") }
+            let recodes = self.recodes.streams.then_some(Recoding::Quick);
+            let (key, page) = self.page(asked, shape, recodes);
+            match codec::is_suited(&page.rewriting(shape.headers)) {
+                true => Ok(Chosen { key, work: Work::Page(page) }),
+                false => Err("charset"),
+            }
         })
     }
 
     fn wait(&self) -> Duration {
         self.wait
     }
-}
-
-/// A page with changes, whatever it is coded in.
-fn changed(
-    rewriting: Rewriting,
-    shape: &Shape<'_>,
-    name: String,
-    key: u64,
-    recodes: Option<Recoding>,
-) -> Chosen {
-    let coded =
-        if shape.is_coded { codings(shape.headers).unwrap_or_default() } else { Vec::new() };
-    let again = coded.last().copied().zip(recodes);
-    let again = again.map(|(coding, recoding)| Compress { coding, level: recoding.level(coding) });
-    let mut steps = Vec::new();
-    if !coded.is_empty() {
-        steps.push(Step::Decode(coded));
-    }
-    steps.push(Step::Html(rewriting));
-    let coding = again.map(|compress| compress.coding.token());
-    steps.extend(again.map(Step::Compress));
-    Chosen { key, name: name.into(), steps, tables: Vec::new(), content_type: None, coding }
 }
 
 impl Recoding {
@@ -275,8 +299,6 @@ fn action(action: &config::HtmlAction) -> Action {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn headers(name: HeaderName, values: &[&'static str]) -> HeaderMap {

@@ -13,6 +13,7 @@ mod html;
 mod image;
 mod offers;
 mod streamed;
+mod work;
 
 use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +35,7 @@ pub(crate) use effort::is_draft;
 pub(crate) use group::GroupStatus;
 pub use html::rewriting as html_rewriting;
 pub use image::step as image_step;
-pub(crate) use image::{ImageQuery, Misasked, Pictures};
+pub(crate) use image::{ImageQuery, Misasked, Pictures, Queried};
 pub(crate) use offers::{Offers, Plan, Variant, tag_of};
 pub(crate) use streamed::Streamed;
 
@@ -98,6 +99,10 @@ impl Wanted<'_> {
         !self.job_key()
     }
 
+    fn recipe(&self) -> Recipe {
+        self.variant.recipe(self.original.headers())
+    }
+
     fn bytes(&self) -> u64 {
         self.original.body().len()
     }
@@ -146,7 +151,7 @@ impl Adaptation {
         if let Some(why) = self.declined.why(key).or_else(|| self.is_pending(key)) {
             return why;
         }
-        let whole = wanted.variant.recipe();
+        let whole = wanted.recipe();
         let draft = whole.draft(wanted.bytes());
         let effort = if draft.is_some() { Effort::Draft } else { Effort::Whole };
         let recipe = draft.unwrap_or(whole);
@@ -158,7 +163,7 @@ impl Adaptation {
     pub(crate) fn complete(&self, cache: &Cache, wanted: Wanted<'_>, draft: &Arc<Object>) {
         let key = wanted.whole_key();
         if self.is_pending(key).is_none() {
-            let recipe = wanted.variant.recipe();
+            let recipe = wanted.recipe();
             let instead_of = Some(Arc::clone(draft));
             self.order(cache, key, wanted, Order { recipe, effort: Effort::Whole, instead_of });
         }

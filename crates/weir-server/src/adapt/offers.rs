@@ -12,16 +12,17 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use weir_adapt::{Made, Recipe};
 use weir_cache::{Cache, Head, Key, Object};
 use weir_config as config;
-use weir_http::cache_control::ResponseDirectives;
+use weir_http::cache_control;
 use weir_http::vary::{self, Vary};
 
-use super::adapter::{self, Adapter, Asked, Chosen, Shape};
+use super::adapter::{Adapter, Asked, Shape};
 use super::compress::Compress;
 use super::declared::Declaration;
 use super::effort::Effort;
 use super::html::{Html, Recodes};
 use super::image::{Image, ImageQuery};
 use super::streamed::Streamed;
+use super::work::{self, Chosen};
 use crate::error::StartError;
 use crate::pipeline::WEIR_ADAPT;
 
@@ -29,6 +30,8 @@ use crate::pipeline::WEIR_ADAPT;
 pub(crate) struct Offers {
     /// In the order in which they work.
     adapters: Vec<Box<dyn Adapter>>,
+    /// What they look at, as Vary has it.
+    names: Vec<(HeaderName, HeaderValue)>,
     /// What queries may ask of its pictures.
     pub(crate) image_query: Option<Arc<ImageQuery>>,
 }
@@ -82,7 +85,9 @@ impl Offers {
         if let Some(compress) = &settings.compress {
             adapters.push(Box::new(Compress::new(compress)));
         }
-        Ok((!adapters.is_empty()).then_some(Offers { adapters, image_query }))
+        let names = adapters.iter().flat_map(|adapter| adapter.looks_at());
+        let names = names.map(|name| (name.clone(), written(name))).collect();
+        Ok((!adapters.is_empty()).then_some(Offers { adapters, names, image_query }))
     }
 
     /// What its adapters declare.
@@ -98,19 +103,13 @@ impl Offers {
         headers: &HeaderMap,
         len: Option<u64>,
     ) -> bool {
-        self.taking(&Shape::new(status, headers, len)).next().is_some()
-    }
-
-    /// Those that take a response as its origin has sent it.
-    fn taking<'a>(&'a self, shape: &'a Shape<'_>) -> impl Iterator<Item = &'a dyn Adapter> {
-        let may = shape.status == StatusCode::OK && !forbids_transformation(shape.headers);
-        let adapters = self.adapters.iter().filter(move |adapter| may && adapter.takes(shape));
-        adapters.map(|adapter| &**adapter)
+        let shape = Shape::new(status, headers, len);
+        self.adapters.iter().any(|adapter| adapter.takes(&shape)) && may_change(&shape)
     }
 
     /// What a request is to get.
     pub(crate) fn plan(&self, asked: &Asked<'_>, shape: Shape<'_>) -> Plan {
-        if self.taking(&shape).next().is_none() {
+        if !may_change(&shape) {
             return Plan::AsItIs;
         }
         let (mut shape, mut wait) = (shape, Duration::ZERO);
@@ -160,7 +159,7 @@ impl Offers {
         }
         match chosen.is_empty() {
             true => Err(why.unwrap_or("not-stored")),
-            false => Ok(Streamed::new(chosen)),
+            false => Ok(Streamed::new(chosen, shape.headers)),
         }
     }
 
@@ -189,40 +188,38 @@ impl Offers {
     /// Says in a response's fields what decides about those that are coded while they come.
     pub(crate) fn vary_of_streams(&self, headers: &mut HeaderMap) {
         let adapters = self.adapters.iter().filter(|adapter| adapter.streams());
-        say(adapters.flat_map(|adapter| adapter.looks_at()), headers);
+        self.say(adapters.flat_map(|adapter| adapter.looks_at()), headers);
     }
 
-    /// Says in a response's fields, which are `headers`, that another request might get another
-    /// one.
+    /// Says in the fields of a response that it concerns, which are `headers`, that another request
+    /// might get another one.
     pub(crate) fn vary(&self, shape: &Shape<'_>, headers: &mut HeaderMap) {
-        if self.taking(shape).next().is_none() {
-            return;
-        }
         let mut shape = shape.clone();
-        let mut names = Vec::new();
-        for adapter in &self.adapters {
-            if adapter.takes(&shape) {
-                names.extend(adapter.looks_at());
-                if adapter.decodes() {
-                    shape = shape.decoded();
-                }
+        let names = self.adapters.iter().flat_map(|adapter| {
+            if !adapter.takes(&shape) {
+                return <&[HeaderName]>::default();
             }
-        }
-        say(names.into_iter(), headers);
+            if adapter.decodes() {
+                shape.decode();
+            }
+            adapter.looks_at()
+        });
+        self.say(names, headers);
     }
-}
 
-/// Adds names to those in Vary, each once.
-fn say<'a>(names: impl Iterator<Item = &'a HeaderName>, headers: &mut HeaderMap) {
-    let mut said = match vary::of(headers) {
-        Vary::Anything => return,
-        Vary::Nothing => Vec::new(),
-        Vary::Fields(fields) => fields,
-    };
-    for name in names {
-        if !said.contains(name) {
-            headers.append(header::VARY, written(name));
-            said.push(name.clone());
+    /// Adds names to those in Vary, each once.
+    fn say<'a>(&self, names: impl Iterator<Item = &'a HeaderName>, headers: &mut HeaderMap) {
+        let mut said = match vary::of(headers) {
+            Vary::Anything => return,
+            Vary::Nothing => Vec::new(),
+            Vary::Fields(fields) => fields,
+        };
+        for name in names {
+            let written = self.names.iter().find(|(known, _)| known == name);
+            if let Some((_, written)) = written.filter(|_| !said.contains(name)) {
+                headers.append(header::VARY, written.clone());
+                said.push(name.clone());
+            }
         }
     }
 }
@@ -241,17 +238,17 @@ impl Variant {
 
     /// What it is called.
     pub(crate) fn name(&self) -> String {
-        adapter::name(&self.chosen)
+        work::name(&self.chosen)
     }
 
-    /// What is to be done to the original.
-    pub(super) fn recipe(&self) -> Recipe {
-        Recipe { steps: self.chosen.iter().flat_map(|one| one.steps.clone()).collect() }
+    /// What is to be done to the original, which has these `headers`.
+    pub(super) fn recipe(&self, headers: &HeaderMap) -> Recipe {
+        Recipe { steps: work::steps(&self.chosen, headers) }
     }
 
     /// What its steps look things up in.
     pub(super) fn tables(&self) -> Vec<Bytes> {
-        self.chosen.iter().flat_map(|one| one.tables.clone()).collect()
+        work::tables(&self.chosen)
     }
 
     /// Stores what was made of an original.
@@ -264,10 +261,10 @@ impl Variant {
         effort: Effort,
     ) {
         let mut headers = HeaderMap::new();
-        if let Some(coding) = self.chosen.last().and_then(|last| last.coding) {
+        if let Some(coding) = self.chosen.last().and_then(Chosen::coding) {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
-        let types = self.chosen.iter().filter_map(|one| one.content_type?(&made.detail));
+        let types = self.chosen.iter().filter_map(|one| one.content_type()?(&made.detail));
         if let Some(content_type) = types.last() {
             headers.insert(header::CONTENT_TYPE, content_type);
         }
@@ -304,10 +301,10 @@ pub(crate) fn tag_of(tag: &HeaderValue, name: &str) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&[inner, b"-", name.as_bytes(), b"\""].concat()).ok()
 }
 
-/// RFC 9111 §5.2.2.6. It is for everybody on the way, whatever is said to this cache alone.
-fn forbids_transformation(headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all(header::CACHE_CONTROL).into_iter();
-    lines.any(|line| ResponseDirectives::parse(line.as_bytes()).no_transform)
+/// Whether another response may be made of one. Its `no-transform` is for everybody on the way
+/// (RFC 9111 §5.2.2.6), whatever is said to this cache alone.
+fn may_change(shape: &Shape<'_>) -> bool {
+    shape.status == StatusCode::OK && !cache_control::forbids_transformation(shape.headers)
 }
 
 #[cfg(test)]
@@ -338,7 +335,8 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
             let asked = HeaderMap::new();
-            let asked = Asked { uri: &http::Uri::from_static("/"), headers: &asked };
+            let uri = http::Uri::from_static("/");
+            let asked = Asked::new(&uri, &asked);
             match offers.plan(&asked, Shape::new(StatusCode::OK, &headers, Some(9000))) {
                 Plan::Variant(variant) => variant.name(),
                 _ => panic!("a page is changed"),
@@ -375,7 +373,8 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(value));
-            assert_eq!(forbids_transformation(&headers), expected, "{value}");
+            let shape = Shape::new(StatusCode::OK, &headers, None);
+            assert_eq!(!may_change(&shape), expected, "{value}");
         }
     }
 

@@ -1,20 +1,24 @@
 //! What is made of a response while it comes.
 
+use http::HeaderMap;
 use weir_adapt::Step;
 use weir_adapt::adapters::decode;
 use weir_adapt::stream::Chain;
 
-use super::adapter::{Chosen, name};
+use super::work::{self, Chosen};
 
 /// What a request gets of a response that is not stored as it gets it.
 pub(crate) struct Streamed {
     /// In the order in which it is done; something.
     chosen: Vec<Chosen>,
+    /// The same, spelled out.
+    steps: Vec<Step>,
 }
 
 impl Streamed {
-    pub(super) fn new(chosen: Vec<Chosen>) -> Streamed {
-        Streamed { chosen }
+    /// `headers` are those of the response.
+    pub(super) fn new(chosen: Vec<Chosen>, headers: &HeaderMap) -> Streamed {
+        Streamed { steps: work::steps(&chosen, headers), chosen }
     }
 
     /// Whether it is another page then, not the same one coded otherwise.
@@ -24,18 +28,17 @@ impl Streamed {
 
     /// What it is called then.
     pub(crate) fn name(&self) -> String {
-        name(&self.chosen)
+        work::name(&self.chosen)
     }
 
     /// The content coding that it has then.
     pub(crate) fn coding(&self) -> Option<&'static str> {
-        self.chosen.last()?.coding
+        self.chosen.last()?.coding()
     }
 
     /// What is done, for the header field that tells so.
     pub(crate) fn detail(&self) -> String {
-        let steps = self.chosen.iter().flat_map(|one| &one.steps);
-        let words = steps.filter_map(|step| match step {
+        let words = self.steps.iter().filter_map(|step| match step {
             Step::Html(_) => Some("html;stream".to_owned()),
             Step::Compress(compress) => {
                 Some(format!("{};q={};stream", compress.coding.token(), compress.level))
@@ -48,8 +51,7 @@ impl Streamed {
     /// Whether what begins like this may be what it says that it is: otherwise it would end where
     /// it is decoded.
     pub(crate) fn may_take(&self, beginning: &[u8]) -> bool {
-        let steps = self.chosen.iter().flat_map(|one| &one.steps);
-        let outermost = steps.filter_map(|step| match step {
+        let outermost = self.steps.iter().filter_map(|step| match step {
             Step::Decode(codings) => codings.last(),
             _ => None,
         });
@@ -58,8 +60,6 @@ impl Streamed {
 
     /// What it goes through; `None` if that cannot be done while it comes.
     pub(crate) fn chain(&self) -> Option<Chain> {
-        let steps: Vec<Step> = self.chosen.iter().flat_map(|one| one.steps.clone()).collect();
-        let tables: Vec<_> = self.chosen.iter().flat_map(|one| one.tables.clone()).collect();
-        Chain::new(&steps, &tables)
+        Chain::new(&self.steps, &work::tables(&self.chosen))
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn answer(
 fn is_for_full_path(route: &Route, query: Option<&str>) -> bool {
     route.source.forward_proxy().is_some()
         || icap::of_requests(route).is_some()
-        || (query.is_some() && route.image_query().is_some())
+        || query.zip(route.image_query()).is_some_and(|(query, images)| images.concerns(query))
 }
 
 /// A plain request on its way.

@@ -44,7 +44,7 @@ use http::request::Parts;
 use http::{Method, Response, Version};
 use hyper::body::Incoming;
 
-use crate::adapt::Asked;
+use crate::adapt::{Asked, Queried};
 use crate::body::ReplyBody;
 use crate::connection::{Connection, Reply};
 use crate::guard::Decided;
@@ -232,7 +232,7 @@ fn answer(
     let now_ms = coarse_unix_ms();
     match look_up::look_up(connection, &routed, &head, now_ms) {
         Found::Fresh(object) => {
-            let stored = Stored { object, notes: routed.notes, variant: routed.variant };
+            let stored = Stored::new(object, &routed);
             hit(record, route, head, body.map(Content::Client), stored, now_ms)
         }
         Found::Missed(missed) => {
@@ -336,7 +336,7 @@ async fn proceed(
                 }
                 plugins::Word::Pass => Missed::passed(),
                 plugins::Word::GoOn => {
-                    let stored = Stored { object, notes: routed.notes, variant: routed.variant };
+                    let stored = Stored::new(object, &routed);
                     drop(routed);
                     return hit(record, route, head, body, stored, now_ms).wait().await;
                 }
@@ -372,6 +372,14 @@ struct Stored {
     notes: Notes,
     /// As in [`Target`].
     variant: u64,
+    queried: Queried,
+}
+
+impl Stored {
+    fn new(object: Arc<Object>, routed: &Routed<'_>) -> Stored {
+        let Routed { notes, variant, queried, .. } = *routed;
+        Stored { object, notes, variant, queried }
+    }
 }
 
 /// Answers with a stored response, or with what was made of it.
@@ -383,11 +391,11 @@ fn hit(
     stored: Stored,
     now_ms: u64,
 ) -> Reply {
-    let Stored { object, notes, variant } = stored;
+    let Stored { object, notes, variant, queried } = stored;
 
     // Adapt.
     let connection = record.connection();
-    let asked = Asked { headers: &head.headers, uri: &head.uri };
+    let asked = Asked { headers: &head.headers, uri: &head.uri, queried };
     let fitted = adapt::fit(connection, &route, &asked, object, variant, now_ms);
     if fitted.is_awaited() {
         let connection = Arc::clone(connection);

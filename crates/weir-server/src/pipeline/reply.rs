@@ -51,9 +51,15 @@ pub(super) fn from_cache(
         true => select(request, status, stored, &whole, fitted.dates()),
         false => Selection::Whole,
     };
-    let mut headers = std::mem::take(&mut request.headers);
-    headers.clear();
-    copy(stored, &mut headers);
+    let mut headers = match changed {
+        Some(changed) => changed,
+        None => {
+            let mut headers = std::mem::take(&mut request.headers);
+            headers.clear();
+            copy(object.headers(), &mut headers);
+            headers
+        }
+    };
     HitFields::of(route, object, now_ms).set(&mut headers);
     record.cache = CacheResult::Hit;
     assemble(record, route, request, selection, Head { status, headers }, whole)

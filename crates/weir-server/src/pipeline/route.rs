@@ -11,6 +11,7 @@ use super::look_up::Asked;
 use super::plugins::Combined;
 use super::refuse::Refusal;
 use super::{Target, forward_mode};
+use crate::adapt::Queried;
 use crate::connection::Connection;
 use crate::live::{Live, Origin, Route, Site, SiteInfo};
 use std::borrow::Cow;
@@ -31,6 +32,8 @@ pub(super) struct Routed<'a> {
     pub(super) origin: Option<Arc<Origin>>,
     /// The same in the form for keys.
     origin_key: Option<String>,
+    /// What its query asks of pictures.
+    pub(super) queried: Queried,
 }
 
 /// A request without a route.
@@ -136,11 +139,10 @@ impl<'a> Routed<'a> {
         valid: Valid<'a>,
     ) -> Result<Routed<'a>, Refusal> {
         let origin = forward_mode::origin(inspected, route, head, valid.host.as_ref())?;
-        if let Some(query) = route.image_query()
-            && may_ask(&head.method)
-        {
-            query.judge(&head.uri)?;
-        }
+        let queried = match route.image_query().filter(|_| may_ask(&head.method)) {
+            Some(query) => query.judge(&head.uri)?,
+            None => Queried::Unread,
+        };
         Ok(Routed {
             route,
             path,
@@ -150,6 +152,7 @@ impl<'a> Routed<'a> {
             notes: valid.notes,
             host: valid.host,
             variant: 0,
+            queried,
             origin_key: origin.as_ref().map(|origin| origin.key()),
             origin,
         })

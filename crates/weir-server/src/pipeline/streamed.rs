@@ -57,7 +57,7 @@ pub(super) fn fit(
     let sent = headers.clone();
     let shape = Shape::new(status, &sent, len);
     offers.vary(&shape, headers);
-    let asked = Asked { headers: &request.headers, uri: &request.uri };
+    let asked = Asked::new(&request.uri, &request.headers);
     let fitted = choose(record, offers, &asked, &shape, &whole).and_then(|streamed| {
         let mut described = sent.clone();
         describe(&streamed, &mut described);
@@ -195,7 +195,7 @@ fn confirm(offers: &Offers, request: &Parts, headers: &mut HeaderMap) {
 /// that date may have been adapted while it was sent: no part of the original goes on with it.
 pub(super) fn ask_for_all(route: &Route, request: &Parts, headers: &mut HeaderMap) {
     let Some(offers) = route.offers.as_deref() else { return };
-    let asked = Asked { headers: &request.headers, uri: &request.uri };
+    let asked = Asked::new(&request.uri, &request.headers);
     if is_by_date(headers) && offers.may_stream(&asked) {
         headers.remove(header::RANGE);
         headers.remove(header::IF_RANGE);

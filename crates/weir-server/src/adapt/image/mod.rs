@@ -19,11 +19,12 @@ use weir_config as config;
 use weir_http::accept;
 use weir_image::{Fit, Format, Limits, Quality, Size, Wish};
 
-use super::adapter::{Adapter, Asked, Chosen, Shape};
+use super::adapter::{Adapter, Asked, Shape};
 use super::declared::{Cost, Declaration, Declares, Stage};
+use super::work::{Chosen, Work};
 pub(crate) use counts::Pictures;
 use hints::{DPR, SAVE_DATA, SEC_CH_DPR, SEC_CH_WIDTH, WIDTH};
-pub(crate) use query::{ImageQuery, Misasked};
+pub(crate) use query::{ImageQuery, Misasked, Queried};
 
 /// Types of pictures that are read, and what some call them.
 const TYPES: [&str; 10] = [
@@ -85,8 +86,9 @@ impl Image {
 
     /// What a request's fields make of the wish.
     fn wish(&self, headers: &HeaderMap) -> Wish {
+        let Wish { is_forced, keeps_format, quality, score, size, grey, still, .. } = self.wish;
         let formats = taken(headers, &self.wish.formats);
-        let mut wish = Wish { formats, ..self.wish.clone() };
+        let mut wish = Wish { formats, is_forced, keeps_format, quality, score, size, grey, still };
         let less = self.settings.save_data.filter(|_| hints::saves_data(headers));
         if let Some(less) = less {
             wish.quality = hints::lowered(wish.quality, less);
@@ -101,7 +103,7 @@ impl Image {
 }
 
 /// Of the number in its variants' names.
-const KEY_DIGITS: usize = 16;
+pub(super) const KEY_DIGITS: usize = 16;
 
 impl Declares for Image {
     fn declaration(&self) -> Option<Declaration> {
@@ -140,7 +142,7 @@ impl Adapter for Image {
             return Err("no-transform");
         }
         let mut wish = self.wish(asked.headers);
-        if let Some(parameters) = self.query.as_ref().and_then(|query| query.asked(asked.uri)) {
+        if let Some(parameters) = self.query.as_ref().and_then(|query| query.asked(asked)) {
             wish = parameters.change(wish);
         }
         if wish.formats.is_empty() && !changes(&wish) {
@@ -152,17 +154,8 @@ impl Adapter for Image {
         }
         let mut hasher = DefaultHasher::new();
         ("image", &wish, self.limits).hash(&mut hasher);
-        let key = hasher.finish();
-        let image = codec::Image { wish, limits: self.limits };
-        Ok(Chosen {
-            key,
-            // What it is made into is known when it is made; what it depends on tells it apart.
-            name: format!("image{key:0KEY_DIGITS$x}").into(),
-            steps: vec![Step::Image(image)],
-            tables: Vec::new(),
-            content_type: Some(content_type),
-            coding: None,
-        })
+        let work = Work::Image(codec::Image { wish, limits: self.limits });
+        Ok(Chosen { key: hasher.finish(), work })
     }
 
     fn wait(&self) -> Duration {
@@ -204,7 +197,7 @@ pub fn step(text: &str, limits: &config::ImageLimits) -> Result<Step, String> {
 }
 
 /// The type of a picture, by what its helper says of it.
-fn content_type(detail: &str) -> Option<HeaderValue> {
+pub(super) fn content_type(detail: &str) -> Option<HeaderValue> {
     let name = detail.split([';', ',']).next()?;
     let format = Format::ALL.into_iter().find(|format| format.name() == name)?;
     Some(HeaderValue::from_static(format.media_type()))

@@ -8,7 +8,7 @@ use weir_image::{Format, Quality, Size, Wish};
 const _: () = assert!(IMAGE_SIDE_MAX == Format::WebP.side_max());
 
 /// What is asked of one picture.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Parameters {
     width: Option<u32>,
     height: Option<u32>,

@@ -11,6 +11,7 @@ use http::Uri;
 use weir_config as config;
 
 use super::parameters::Parameters;
+use crate::adapt::Asked;
 use crate::error::StartError;
 
 /// The last parameter of a signed query.
@@ -32,6 +33,15 @@ enum By {
         formats: Vec<config::ImageFormat>,
     },
     Signature(Box<hmac::Key>),
+}
+
+/// What a request's query asks of pictures. It is read once: a signature takes a while to verify.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Queried {
+    /// Nobody has had to know yet.
+    Unread,
+    /// `None` if it asks nothing.
+    Read(Option<Parameters>),
 }
 
 /// Why a query is not followed.
@@ -72,7 +82,7 @@ impl ImageQuery {
 
     /// A query without what is said of pictures, which nobody else need know.
     pub(crate) fn strip<'q>(&self, query: &'q str) -> Option<Cow<'q, str>> {
-        if !pairs(query).any(|(name, _)| is_ours(name)) {
+        if !self.concerns(query) {
             return Some(Cow::Borrowed(query));
         }
         let others: Vec<&str> = query.split('&').filter(|pair| !is_ours(split(pair).0)).collect();
@@ -80,21 +90,30 @@ impl ImageQuery {
     }
 
     /// What a request asks of a picture; `None` if it asks nothing, or what is not followed.
-    pub(super) fn asked(&self, uri: &Uri) -> Option<Parameters> {
-        self.read(uri).ok().flatten()
+    pub(super) fn asked(&self, asked: &Asked<'_>) -> Option<Parameters> {
+        match asked.queried {
+            Queried::Read(parameters) => parameters,
+            Queried::Unread => self.read(asked.uri).ok().flatten(),
+        }
     }
 
-    /// Whether a request is turned away for what it asks.
+    /// Whether a request is turned away for what it asks; if not, what that is, as far as that had
+    /// to be read.
     ///
     /// # Errors
     /// Why.
-    pub(crate) fn judge(&self, uri: &Uri) -> Result<(), Misasked> {
-        if self.refuses { self.read(uri).map(drop) } else { Ok(()) }
+    pub(crate) fn judge(&self, uri: &Uri) -> Result<Queried, Misasked> {
+        if self.refuses { self.read(uri).map(Queried::Read) } else { Ok(Queried::Unread) }
+    }
+
+    /// Whether a query says anything of pictures.
+    pub(crate) fn concerns(&self, query: &str) -> bool {
+        pairs(query).any(|(name, _)| is_ours(name))
     }
 
     fn read(&self, uri: &Uri) -> Result<Option<Parameters>, Misasked> {
         let Some(query) = uri.query() else { return Ok(None) };
-        if !pairs(query).any(|(name, _)| is_ours(name)) {
+        if !self.concerns(query) {
             return Ok(None);
         }
         if let By::Signature(key) = &self.by {
@@ -225,5 +244,21 @@ mod tests {
             assert_eq!(query.read(&uri).err(), Some(Misasked::Unsigned), "{target}");
         }
         assert_eq!(read("/a.jpg?v=1".to_owned()), Ok(None));
+    }
+
+    #[test]
+    fn what_has_been_judged_is_not_read_again() {
+        let headers = http::HeaderMap::new();
+        let uri = |target: &'static str| Uri::from_static(target);
+        for refuses in [true, false] {
+            let query = ImageQuery { refuses, ..listed() };
+            let queried = query.judge(&uri("/a?width=320")).unwrap();
+            let asked = |target| {
+                query.asked(&Asked { uri: &uri(target), headers: &headers, queried }).is_some()
+            };
+            // Of what nobody had to know, the request itself is asked.
+            assert_eq!((asked("/a"), asked("/a?width=640")), (refuses, true), "{refuses}");
+            assert_eq!(query.judge(&uri("/a?width=321")).is_err(), refuses);
+        }
     }
 }
