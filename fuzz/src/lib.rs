@@ -32,6 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config),
     ("decode", decode),
     ("head", head),
+    ("helper_order", helper_order),
     ("helper_report", helper_report),
     ("host", host),
     ("html", html),
@@ -41,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("proxy_protocol", proxy_protocol),
     ("range", range),
     ("request", request),
+    ("users", users),
 ];
 
 /// The choice is one that was offered, and offering it alone gives it again.
@@ -138,6 +140,25 @@ pub fn decode(data: &[u8]) {
     }
 }
 
+/// Whatever a helper is told, it ends or reports what the server takes; an order is no reason to
+/// panic. The arena has a text of 100 KB.
+pub fn helper_order(data: &[u8]) {
+    let stored = b"<p>Water runs down to the weir.</p>\n".repeat(2800);
+    let limits = Limits { output_bytes: 1 << 20, time: Duration::from_secs(1) };
+    let report = match weir_adapt::helper::follow_packet(data, &stored, &limits, &PICTURES) {
+        Ok(report) => report,
+        Err(error) => return assert_eq!(error.kind(), std::io::ErrorKind::InvalidData),
+    };
+    let judged = weir_adapt::judge_packet(&report, &limits).expect("a report");
+    for end in judged {
+        match end {
+            Ok((len, _)) => assert!(len <= limits.output_bytes),
+            Err(Some(End::Failed(what))) => assert_ne!(what, "a panic"),
+            Err(_) => {}
+        }
+    }
+}
+
 /// What a helper says decides nothing but what becomes of its job, and is fit to be shown.
 pub fn helper_report(data: &[u8]) {
     let limits = Limits { output_bytes: 1 << 20, time: Duration::from_secs(1) };
@@ -181,16 +202,19 @@ fn contains(data: &[u8], word: &[u8]) -> bool {
     data.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }
 
+/// What pictures may cost here.
+const PICTURES: weir_image::Limits = weir_image::Limits {
+    source_bytes: 4096,
+    pixels: 4096,
+    side: 128,
+    frames: 4,
+    decoded_bytes: 1 << 20,
+};
+
 /// Whatever is made of a picture is smaller than it, is a picture of the size that is said, and no
 /// larger than what was asked for; what is beyond limits is not touched.
 pub fn image(data: &[u8]) {
-    let limits = weir_image::Limits {
-        source_bytes: 4096,
-        pixels: 4096,
-        side: 128,
-        frames: 4,
-        decoded_bytes: 1 << 20,
-    };
+    let limits = PICTURES;
     let size = Size { width: Some(16), height: Some(16), fit: Fit::Inside };
     let formats = vec![Format::WebP, Format::Png];
     let wish = Wish { formats, size, ..Wish::default() };
@@ -344,6 +368,25 @@ pub fn request(data: &[u8]) {
         range(&[b"10000\n", value.as_bytes()].concat());
     }
     path(uri.path().as_bytes());
+}
+
+/// A file that is accepted means the same when its users are written down again; what is wrong with
+/// another is said of one of its lines.
+pub fn users(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match weir_server::passwords::users(text) {
+        Ok(users) => {
+            let lines = users.iter().map(|(name, hash)| format!("{name}:{hash}\n"));
+            let again = weir_server::passwords::users(&lines.collect::<String>());
+            assert!(again.is_ok_and(|again| again == users), "{users:?}");
+        }
+        Err(what) => {
+            let number = what.strip_prefix("line ").and_then(|rest| rest.split_once(':'));
+            let number = number.map_or(1, |(number, _)| number.parse().expect("a number"));
+            assert!((1..=text.lines().count().max(1)).contains(&number), "{what}");
+            assert!(!what.chars().any(char::is_control), "{what}");
+        }
+    }
 }
 
 /// Method, target, version and fields of an HTTP/1 head, split as leniently as the `http` types

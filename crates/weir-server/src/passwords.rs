@@ -4,6 +4,7 @@
 //! The form is that of the Password Hashing Competition: `$pbkdf2-sha256$i=600000$SALT$KEY`, salt
 //! and key in base64 without padding.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -97,6 +98,33 @@ impl fmt::Debug for Hash {
     }
 }
 
+/// Users by their names, as a file has them: lines `name:hash`, empty ones, and those that begin
+/// with `#`.
+///
+/// # Errors
+/// What is wrong, with the number of the line.
+pub fn users(text: &str) -> Result<HashMap<String, Hash>, String> {
+    let mut users = HashMap::new();
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |what: &str| format!("line {number}: {what}");
+        let (name, hash) = line.split_once(':').ok_or_else(|| wrong("it is not name:hash"))?;
+        let hash = hash.trim().parse::<Hash>().map_err(&wrong)?;
+        if name.is_empty() {
+            return Err(wrong("its name is missing"));
+        }
+        if users.insert(name.to_owned(), hash).is_some() {
+            return Err(wrong(&format!("there is a user {name:?} already")));
+        }
+    }
+    match users.is_empty() {
+        true => Err("it names no user; `weir password NAME` prints a line for it".to_owned()),
+        false => Ok(users),
+    }
+}
+
 /// One that is verified quickly, for tests of what is around it.
 #[cfg(test)]
 pub(crate) fn quick(password: &[u8]) -> Hash {
@@ -146,5 +174,16 @@ mod tests {
         ] {
             assert!(wrong.parse::<Hash>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn files_are_read_strictly() {
+        let hash = quick(b"x").to_string();
+        let wrong = |text: &str| users(text).unwrap_err();
+        assert!(wrong("# nobody\n").starts_with("it names no user"));
+        assert!(wrong("ann\n").starts_with("line 1: it is not name:hash"));
+        assert!(wrong("\nann:secret\n").starts_with("line 2: its password"));
+        assert!(wrong(&format!(":{hash}")).contains("its name is missing"));
+        assert!(wrong(&format!("ann:{hash}\nann:{hash}")).contains("line 2: there is a user"));
     }
 }

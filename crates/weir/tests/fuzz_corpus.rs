@@ -51,6 +51,11 @@ fn head() {
 }
 
 #[test]
+fn helper_order() {
+    replay_and_mutate("helper_order");
+}
+
+#[test]
 fn helper_report() {
     replay_and_mutate("helper_report");
 }
@@ -93,6 +98,11 @@ fn range() {
 #[test]
 fn request() {
     replay_and_mutate("request");
+}
+
+#[test]
+fn users() {
+    replay_and_mutate("users");
 }
 
 /// A target added without a test here would go unnoticed.

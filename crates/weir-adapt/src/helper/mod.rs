@@ -2,6 +2,7 @@
 //! else.
 
 mod sandbox;
+mod tried;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ use crate::wire::{
 };
 
 pub use sandbox::Confinement;
+pub use tried::follow_packet;
 
 /// What keeps a result from being changed, by whoever.
 const SEALS: SealFlags =
