@@ -2,6 +2,7 @@
 //! of what they answer, which Weir is asked for over loopback while it is read.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,12 @@ pub const ROUTES: &str = include_str!("assets/gallery.kdl");
 pub const LIST: &str = "! The demo's own list.\n/ads/*$image,script\n##.advert\n";
 
 /// How long a report waits for helpers, which have only the time that nobody else wants.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
+/// How long a report is silent, at most: who reads it, and Weir in between, give up on what stands
+/// still for 20 seconds or more.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// What it says then: no row.
+const WAITING: &str = "(helpers are still at work)\n";
 /// Between two looks at a variant that is being made.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long one answer may take.
@@ -108,18 +114,12 @@ struct Front {
 /// Ends early when nobody reads the report any more.
 async fn run(front: &Front, mut report: Sender<Bytes>) -> Option<()> {
     let deadline = Instant::now() + PATIENCE;
-    // The first request has an original stored, and the second its variant made: helpers work on
-    // some while others are looked at.
-    for _ in 0..2 {
-        for (_, target, fields) in PARTS.iter().flat_map(|(_, rows)| *rows) {
-            let _looked_at_later = ask(front, target, fields).await;
-        }
-    }
+    telling(&mut report, begin(front)).await?;
     for (title, rows) in PARTS {
         let heading = format!("{title}\n{:>28}  type            Weir-Adapt\n", "bytes");
         report.send_data(heading.into()).await.ok()?;
         for row in rows {
-            let line = match settled(front, row, deadline).await {
+            let line = match telling(&mut report, settled(front, row, deadline)).await? {
                 Ok(answer) => answer.line(row.0),
                 Err(cause) => format!("{:<18}cannot be had: {cause}\n", row.0),
             };
@@ -128,6 +128,28 @@ async fn run(front: &Front, mut report: Sender<Bytes>) -> Option<()> {
         report.send_data("\n".into()).await.ok()?;
     }
     Some(())
+}
+
+/// The first request has an original stored, and the second its variant made: helpers work on some
+/// while others are looked at.
+async fn begin(front: &Front) {
+    for _ in 0..2 {
+        for (_, target, fields) in PARTS.iter().flat_map(|(_, rows)| *rows) {
+            let _looked_at_later = ask(front, target, fields).await;
+        }
+    }
+}
+
+/// Waits for `work`, and says now and then that it does. `None` when nobody reads the report any
+/// more.
+async fn telling<T>(report: &mut Sender<Bytes>, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    loop {
+        match timeout(SILENCE_MAX, &mut work).await {
+            Ok(done) => return Some(done),
+            Err(_) => report.send_data(WAITING.into()).await.ok()?,
+        }
+    }
 }
 
 /// Asks until what is answered stays, or it has taken too long.
@@ -190,4 +212,24 @@ async fn ask(front: &Front, target: &str, fields: &str) -> std::io::Result<Answe
     timeout(ANSWER_TIMEOUT, asked)
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_not_silent_while_it_waits() {
+        let (mut report, body) = Channel::new(4);
+        let late = telling(&mut report, sleep(SILENCE_MAX * 2 + PAUSE)).await;
+        assert_eq!((late, telling(&mut report, async { 1 }).await), (Some(()), Some(1)));
+        drop(report);
+        assert_eq!(body.collect().await.unwrap().to_bytes(), WAITING.repeat(2));
+        let (mut report, body) = Channel::new(4);
+        drop(body);
+        let unread = telling(&mut report, std::future::pending::<()>()).await;
+        assert_eq!(unread, None);
+    }
 }
