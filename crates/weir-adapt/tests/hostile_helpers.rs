@@ -17,8 +17,10 @@ const SILENCE: &str = "exec /bin/sleep 60";
 /// What a helper says that has begun: a report of the first kind, with an empty list.
 const READY: &str = "printf '\\000\\000' >&0; ";
 
-/// Processor time of a job; by the clock thirty times that.
-const TIME: Duration = Duration::from_millis(20);
+/// Processor time of a job; by the clock thirty times that: enough for a busy machine.
+const TIME: Duration = Duration::from_millis(500);
+/// That of one whose helper is silent until then.
+const LITTLE_TIME: Duration = Duration::from_millis(20);
 
 fn pool(script: &str) -> Pool {
     let arguments = ["-c", script].map(OsString::from).to_vec();
@@ -27,20 +29,24 @@ fn pool(script: &str) -> Pool {
     Pool::start(settings, Arena::new(16 << 20).unwrap()).unwrap()
 }
 
-fn job(key: u128) -> Job {
+fn job(key: u128, time: Duration) -> Job {
     let compress = Compress { coding: Coding::Gzip, level: 4 };
     Job {
         key,
         input: vec![Bytes::from_static(&[b'a'; 4096])],
         tables: Vec::new(),
         recipe: Recipe { steps: vec![Step::Compress(compress)] },
-        limits: Limits { output_bytes: 1 << 20, time: TIME },
+        limits: Limits { output_bytes: 1 << 20, time },
     }
 }
 
 fn run(pool: &Pool, key: u128) -> Result<Outcome, Refused> {
+    run_for(pool, key, TIME)
+}
+
+fn run_for(pool: &Pool, key: u128, time: Duration) -> Result<Outcome, Refused> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(pool.adapt(job(key), |_| {}))
+    runtime.block_on(pool.adapt(job(key, time), |_| {}))
 }
 
 /// What becomes of a job, and of those who did it.
@@ -87,14 +93,15 @@ fn a_helper_that_dies_speaks_nonsense_or_is_silent_is_replaced_once() {
         (format!("{READY}{SILENCE}"), "it took longer than"),
     ] {
         let pool = pool(&script);
-        let outcome = run(&pool, 1);
+        let time = if expect.contains("longer") { LITTLE_TIME } else { TIME };
+        let outcome = run_for(&pool, 1, time);
         let Ok(Outcome::Died(cause)) = outcome else { panic!("{script}: {outcome:?}") };
         assert!(cause.contains(expect), "{script}: {cause}");
         let stats = pool.stats();
         assert_eq!((stats.started, stats.died, stats.failed), (2, 2, 1), "{script}");
         // Not again for a while; others are tried.
         assert_eq!(run(&pool, 1).unwrap_err(), Refused::Deadly, "{script}");
-        assert!(matches!(run(&pool, 2), Ok(Outcome::Died(_))), "{script}");
+        assert!(matches!(run_for(&pool, 2, time), Ok(Outcome::Died(_))), "{script}");
     }
 }
 
@@ -124,7 +131,7 @@ fn those_who_were_told_together_are_tried_one_by_one() {
         let begun: Vec<_> = (0..4)
             .map(|key| {
                 let pool = pool.clone();
-                async move { pool.adapt(job(key), |_| {}).await }
+                async move { pool.adapt(job(key, LITTLE_TIME), |_| {}).await }
             })
             .collect();
         futures_util::future::join_all(begun).await

@@ -127,10 +127,11 @@ async fn nothing_is_lost_when_the_service_fails() {
 
 #[tokio::test]
 async fn a_service_that_stands_still_is_left() {
-    let (service, script) =
-        service(vec![vec![(NO_PREVIEW, "OPTIONS")], vec![(Script::SILENT, "0\r\n\r\n")]]).await;
+    let lines = vec![vec![(NO_PREVIEW, "OPTIONS")], vec![(Script::SILENT, "0\r\n\r\n")]];
+    let timeout = Duration::from_millis(900);
+    let (service, script) = common::patient_service(timeout, lines).await;
     let Failed { error, content } = ask(&service, Some(content(&["abc"]))).await.err().unwrap();
-    assert!(matches!(error, IcapError::Timeout(limit) if limit == Duration::from_millis(300)));
+    assert!(matches!(error, IcapError::Timeout(limit) if limit == timeout));
     assert_eq!(text_of(content.unwrap()).await.unwrap(), "abc");
     drop(script);
 }

@@ -9,7 +9,6 @@ mod common;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -61,9 +60,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         // Processes that have been killed leave it a moment later.
         for path in [self.helpers(), self.0.clone()] {
-            wait_for(Duration::from_secs(2), || {
-                (!path.exists() || fs::remove_dir(&path).is_ok()).then_some(())
-            });
+            wait_for(PATIENCE, || (!path.exists() || fs::remove_dir(&path).is_ok()).then_some(()));
         }
     }
 }

@@ -11,6 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use weir_icap::{Address, BoxError, Content, Failed, Modified, Service, Settings, Shown};
 
+/// How long a service may stand still: long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// For one connection after the other: what is said when something has been heard.
 type Lines<'a> = Vec<Vec<(&'a str, &'a str)>>;
 
@@ -22,11 +25,16 @@ impl Script {
 
     /// Waits until all has been said; returns what was heard.
     pub(crate) async fn end(self) -> String {
-        tokio::time::timeout(Duration::from_secs(20), self.0).await.unwrap().unwrap()
+        tokio::time::timeout(PATIENCE, self.0).await.unwrap().unwrap()
     }
 }
 
 pub(crate) async fn service(lines: Lines<'_>) -> (Service, Script) {
+    patient_service(PATIENCE, lines).await
+}
+
+/// One that may stand still for so long.
+pub(crate) async fn patient_service(timeout: Duration, lines: Lines<'_>) -> (Service, Script) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let owned = lines.into_iter().map(|line| {
@@ -41,7 +49,7 @@ pub(crate) async fn service(lines: Lines<'_>) -> (Service, Script) {
         }
         all
     });
-    (service_at(port), Script(task))
+    (service_at(port, timeout), Script(task))
 }
 
 async fn serve(mut stream: TcpStream, line: Vec<(String, String)>) -> String {
@@ -58,7 +66,7 @@ async fn serve(mut stream: TcpStream, line: Vec<(String, String)>) -> String {
         }
         from = heard.len();
         if say == Script::SILENT {
-            tokio::time::sleep(Duration::from_secs(5)).await;
+            tokio::time::sleep(PATIENCE).await;
             continue;
         }
         stream.write_all(say.as_bytes()).await.unwrap();
@@ -66,12 +74,12 @@ async fn serve(mut stream: TcpStream, line: Vec<(String, String)>) -> String {
     heard
 }
 
-fn service_at(port: u16) -> Service {
+fn service_at(port: u16, timeout: Duration) -> Service {
     let settings = Settings {
         address: Address { host: "127.0.0.1".to_owned(), port },
         path: "/respmod".to_owned(),
         connections: 4,
-        timeout: Duration::from_millis(300),
+        timeout,
     };
     Service::new(settings, 1)
 }
@@ -79,7 +87,7 @@ fn service_at(port: u16) -> Service {
 /// A service that nobody serves.
 pub(crate) async fn nobody() -> Service {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    service_at(listener.local_addr().unwrap().port())
+    service_at(listener.local_addr().unwrap().port(), PATIENCE)
 }
 
 /// Shows a response.

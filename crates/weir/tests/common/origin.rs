@@ -4,10 +4,12 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use super::PATIENCE;
 use super::client::find;
 
 /// Longest request head accepted.
@@ -20,8 +22,26 @@ pub enum Step {
     Send(Vec<u8>),
     /// Wait, as a slow origin does.
     Pause(Duration),
+    /// Wait until the test says so.
+    Await(Cue),
     /// Close the connection.
     Close,
+}
+
+/// What an origin waits for: one word for each time.
+#[derive(Clone, Debug)]
+pub struct Cue(Arc<Mutex<Receiver<()>>>);
+
+/// A way to tell an origin to go on, which gives up when that is dropped.
+pub fn cue() -> (Sender<()>, Cue) {
+    let (sender, receiver) = mpsc::channel();
+    (sender, Cue(Arc::new(Mutex::new(receiver))))
+}
+
+impl Cue {
+    fn wait(&self) -> io::Result<()> {
+        self.0.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)
+    }
 }
 
 /// A request as it arrived.
@@ -183,6 +203,7 @@ fn serve(shared: &Shared, connection: usize, mut stream: TcpStream) {
                     thread::sleep(time);
                     Ok(())
                 }
+                Step::Await(cue) => cue.wait(),
                 Step::Close => return,
             };
             if sent.is_err() {
