@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use weir_adapt::stream::{Coder, Work};
@@ -80,12 +80,30 @@ impl Coded {
             }
         }
         if !self.left.is_empty() {
+            self.gather(cx);
             let piece = self.left.split_to(self.left.len().min(PIECE_BYTES_MAX));
+            // Where it is known that there is no more, the end need not be handed over.
+            let is_last = self.left.is_empty() && matches!(self.ahead, Some(None));
             self.is_held = true;
-            let work = if self.is_all(cx) { Work::Last(piece) } else { Work::Piece(piece) };
-            self.coder.start(work);
+            self.coder.start(if is_last { Work::Last(piece) } else { Work::Piece(piece) });
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Adds what has come already to what is left, as much as is coded at a time.
+    fn gather(&mut self, cx: &mut Context<'_>) {
+        while self.ahead.is_none() {
+            let Poll::Ready(next) = self.poll_source(cx) else { return };
+            let data = next.as_ref().and_then(|next| next.as_ref().ok()?.data_ref());
+            match data {
+                Some(data) if self.left.len() + data.len() <= PIECE_BYTES_MAX => {
+                    let mut left = BytesMut::from(std::mem::take(&mut self.left));
+                    left.extend_from_slice(data);
+                    self.left = left.freeze();
+                }
+                _ => self.ahead = Some(next),
+            }
+        }
     }
 
     fn poll_source(
@@ -96,17 +114,6 @@ impl Coded {
             Some(next) => Poll::Ready(next),
             None => Pin::new(&mut self.from).poll_frame(cx),
         }
-    }
-
-    /// Whether the source is known to have no more: then its end need not be handed over.
-    fn is_all(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.left.is_empty() {
-            return false;
-        }
-        if let Poll::Ready(next) = self.poll_source(cx) {
-            self.ahead = Some(next);
-        }
-        matches!(self.ahead, Some(None))
     }
 }
 
