@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -404,5 +405,52 @@ fn readers_on_other_threads_get_every_byte() {
         });
         assert_eq!(stored(&cache).is_some(), object_max == OBJECT_MAX);
         assert_eq!(cache.stats().flights, 0);
+    }
+}
+
+#[test]
+fn who_waits_is_told_what_has_become_of_it() {
+    let cache = cache();
+    let (mut writer, mut reader) = start(&cache, None);
+    now(writer.write(Bytes::from_static(b"all"))).unwrap();
+    assert!(poll(reader.stored()).is_pending());
+    writer.finish(None).unwrap();
+    let object = now(reader.stored()).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&object, &stored(&cache).unwrap()));
+    assert!(cache.holds(&object));
+    // Nothing was read meanwhile.
+    assert_eq!(now(reader.chunk()).unwrap().unwrap(), "all");
+    cache.purge(&KEY, PurgeMode::Remove);
+    assert!(!cache.holds(&object));
+
+    let (writer, mut reader) = start(&cache, None);
+    assert!(poll(reader.stored()).is_pending());
+    writer.fail("gone");
+    assert!(now(reader.stored()).is_err());
+}
+
+#[test]
+fn who_waits_for_what_turns_out_too_large_is_woken() {
+    let cache = cache();
+    let (mut writer, mut reader) = start(&cache, None);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(pin!(reader.stored()).poll(&mut Context::from_waker(&waker)).is_pending());
+    let piece = Bytes::from(vec![0; OBJECT_MAX as usize + 1]);
+    // It is further ahead than a stream may be: the writer waits for its reader now.
+    now(writer.write(Bytes::from_static(b"x"))).unwrap();
+    assert!(pin!(reader.stored()).poll(&mut Context::from_waker(&waker)).is_pending());
+    woken.0.store(false, Relaxed);
+    assert!(poll(writer.write(piece)).is_pending());
+    assert!(woken.0.load(Relaxed));
+    assert!(now(reader.stored()).unwrap().is_none());
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
     }
 }

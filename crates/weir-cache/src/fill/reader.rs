@@ -9,6 +9,7 @@ use http::HeaderMap;
 
 use super::shared::Fill;
 use crate::error::CacheError;
+use crate::object::Object;
 
 /// Reads a body that is being written. Dropping it does not stop the fill, unless the body is not
 /// being stored and nobody else reads it.
@@ -37,6 +38,15 @@ impl FillReader {
     /// [`FillReader::poll_chunk`] as a future; cancel safe.
     pub async fn chunk(&mut self) -> Option<Result<Bytes, CacheError>> {
         poll_fn(|cx| self.poll_chunk(cx)).await
+    }
+
+    /// Waits until it is known whether the body is stored, and as what; `None` if it [is
+    /// not](crate::NotStored). Nothing is read meanwhile. Cancel safe.
+    ///
+    /// # Errors
+    /// The body is torn.
+    pub async fn stored(&mut self) -> Result<Option<Arc<Object>>, CacheError> {
+        poll_fn(|cx| self.fill.poll_stored(self.slot, cx)).await
     }
 
     /// The trailer fields, once the body has ended well.

@@ -14,7 +14,7 @@ use slab::Slab;
 use super::reader::FillReader;
 use crate::error::CacheError;
 use crate::limits::STREAM_AHEAD_BYTES_MAX;
-use crate::object::Head;
+use crate::object::{Head, Object};
 
 /// A response whose body is being written. Kept alive by its writer and its readers.
 pub struct Fill {
@@ -33,6 +33,8 @@ pub(super) struct State {
     /// Nothing is stored: bytes are given up when all readers have them.
     pub(super) streaming: bool,
     end: Option<Result<Option<HeaderMap>, CacheError>>,
+    /// What it is stored as, once it has ended.
+    pub(super) stored: Option<Arc<Object>>,
     readers: Slab<Reader>,
     writer: Option<Waker>,
 }
@@ -54,6 +56,15 @@ struct Reader {
     waker: Option<Waker>,
 }
 
+impl Reader {
+    fn wait(&mut self, cx: &Context<'_>) {
+        match &self.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            _ => self.waker = Some(cx.waker().clone()),
+        }
+    }
+}
+
 impl Fill {
     pub(super) fn new(head: Head, declared_length: Option<u64>) -> Arc<Fill> {
         Arc::new(Fill { head, declared_length, state: Mutex::default() })
@@ -72,6 +83,11 @@ impl Fill {
     /// Bytes written so far.
     pub fn written(&self) -> u64 {
         self.state.lock().written
+    }
+
+    /// What the body is stored as, if it has ended and is.
+    pub fn stored(&self) -> Option<Arc<Object>> {
+        self.state.lock().stored.clone()
     }
 
     /// A reader from the first byte on.
@@ -123,11 +139,25 @@ impl Fill {
             Some(Ok(_)) => Poll::Ready(None),
             Some(Err(error)) => Poll::Ready(Some(Err(error.clone()))),
             None => {
-                let waker = &mut state.readers[slot].waker;
-                match waker {
-                    Some(waker) if waker.will_wake(cx.waker()) => {}
-                    _ => *waker = Some(cx.waker().clone()),
-                }
+                state.readers[slot].wait(cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// What it is stored as, when that is known: `None` if it is not.
+    pub(super) fn poll_stored(
+        &self,
+        slot: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Arc<Object>>, CacheError>> {
+        let mut state = self.state.lock();
+        match &state.end {
+            Some(Err(error)) => Poll::Ready(Err(error.clone())),
+            Some(Ok(_)) => Poll::Ready(Ok(state.stored.clone())),
+            None if state.streaming => Poll::Ready(Ok(None)),
+            None => {
+                state.readers[slot].wait(cx);
                 Poll::Pending
             }
         }
@@ -200,13 +230,13 @@ impl State {
         self.writer.take()
     }
 
-    fn take_wakers(&mut self) -> Vec<Waker> {
+    pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
         self.readers.iter_mut().filter_map(|(_, reader)| reader.waker.take()).collect()
     }
 }
 
 /// Called without the lock, since a waker may run anything.
-fn wake(wakers: impl IntoIterator<Item = Waker>) {
+pub(super) fn wake(wakers: impl IntoIterator<Item = Waker>) {
     wakers.into_iter().for_each(Waker::wake);
 }
 

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use weir_arena::Extent;
 
 use super::flights::Flight;
-use super::shared::{Fill, Segment, State};
+use super::shared::{self, Fill, Segment, State};
 use crate::body::Body;
 use crate::error::CacheError;
 use crate::limits::{CHAIN_FIRST_BYTES, CHAIN_LAST_BYTES, HEAP_BODY_BYTES_MAX};
@@ -106,6 +106,9 @@ impl FillWriter {
             }
         };
         self.land();
+        if let Finished::Stored(object) = &finished {
+            self.fill.state.lock().stored = Some(Arc::clone(object));
+        }
         self.fill.end(Ok(trailers));
         Ok(finished)
     }
@@ -232,6 +235,10 @@ impl FillWriter {
         let mut state = self.fill.state.lock();
         state.streaming = true;
         state.give_up_read();
+        // Who waits for what is stored waits in vain.
+        let woken = state.take_wakers();
+        drop(state);
+        shared::wake(woken);
     }
 
     async fn stream(&mut self, data: Bytes) -> Result<(), CacheError> {

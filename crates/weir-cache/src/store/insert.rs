@@ -72,6 +72,12 @@ impl Cache {
         }
         holds
     }
+
+    /// Whether this object is stored, or another that has its body since it was validated.
+    #[must_use]
+    pub fn holds(&self, object: &Object) -> bool {
+        self.inner.holds(object)
+    }
 }
 
 impl Inner {
@@ -113,7 +119,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether this object is stored, or another that has its body since it was validated.
+    /// See [`Cache::holds`].
     fn holds(&self, object: &Object) -> bool {
         let index = self.shard(object.hash).index.read();
         let resource = index.find(object.hash, &object.key.borrow());

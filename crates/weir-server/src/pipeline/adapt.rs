@@ -4,11 +4,12 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
-use tokio::time::timeout;
-use weir_cache::{KeyRef, Object};
+use tokio::time::{Instant, timeout_at};
+use weir_cache::{Fill, KeyRef, Object};
 
 use super::look_up;
 use super::select::Dates;
@@ -203,12 +204,35 @@ fn instead(variant: &Variant, why: &'static str) -> Fit {
     }
 }
 
-/// Waits for a variant that is being made, as long as its route allows, and chooses anew.
+/// How long a request may wait for what is being stored, so that it gets what is made of that: not at
+/// all if something is made while it comes.
+pub(super) fn wait_of(
+    connection: &Connection,
+    route: &Route,
+    asked: &Asked<'_>,
+    fill: &Fill,
+) -> Option<Duration> {
+    let offers = route.offers.as_deref()?;
+    let head = fill.head();
+    let shape = Shape::new(head.status, &head.headers, fill.declared_length());
+    match offers.plan(asked, shape.clone()) {
+        Plan::Variant(variant) if !variant.wait.is_zero() => {
+            let may_stream = connection.worker.shared.adaptation.streams_are_on();
+            let streams = may_stream && offers.stream(asked, &shape).is_ok();
+            (!streams).then_some(variant.wait)
+        }
+        _ => None,
+    }
+}
+
+/// Waits for a variant that is being made, as long as its route allows whoever has waited `since`
+/// then, and chooses anew.
 pub(super) async fn wait(
     connection: &Connection,
     route: &Route,
     fitted: Fitted,
     part: u64,
+    since: Instant,
 ) -> Fitted {
     let Fitted { original, fit: Fit::Awaited(variant) } = fitted else { return fitted };
     let made = async {
@@ -217,7 +241,7 @@ pub(super) async fn wait(
         connection.worker.shared.adaptation.join(&wanted).await;
     };
     // If it takes too long the original is sent.
-    let _ = timeout(variant.wait, made).await;
+    let _ = timeout_at(since + variant.wait, made).await;
     let fit = of(connection, route, &variant, &original, part, coarse_unix_ms());
     Fitted { original, fit }
 }

@@ -17,7 +17,8 @@ use super::Ask;
 use super::look_up::{self, Missed};
 use super::made;
 use super::refuse::Refusal;
-use super::reply::{self, Answer};
+use super::reply::Answer;
+use super::settled;
 use super::whole::Whole;
 use crate::body::ReplyBody;
 use crate::live::{FilesSource, Source};
@@ -56,16 +57,16 @@ pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
         Some(scope) => load_shared(&ask, query, scope).await,
         None => (load_alone(query).await, false),
     };
-    finish(ask, &missed, loaded, collapsed)
+    finish(ask, &missed, loaded, collapsed).await
 }
 
 /// Answers with what is there, whatever plugins would make of it.
 pub(super) async fn plain(ask: Ask, missed: &Missed, query: Query) -> Response<ReplyBody> {
     let loaded = load_alone(query).await;
-    finish(ask, missed, loaded, false)
+    finish(ask, missed, loaded, false).await
 }
 
-fn finish(
+async fn finish(
     ask: Ask,
     missed: &Missed,
     loaded: Result<Loaded, Refusal>,
@@ -80,15 +81,11 @@ fn finish(
         (Some(_), false) => CacheResult::Miss,
     };
     let stored = matches!(loaded, Ok(Loaded::Object(_))) && !collapsed;
-    let cache_status = missed.scope.is_some().then(|| {
-        let forwarded = CacheStatus::forwarded(missed.forward);
-        CacheStatus { stored, collapsed, ..forwarded }.to_value()
-    });
+    let forwarded = CacheStatus::forwarded(missed.forward);
+    let cache_status = CacheStatus { stored, collapsed, ..forwarded };
     let (status, mut headers, whole) = match loaded {
         Ok(Loaded::Object(object)) => {
-            let mut headers = HeaderMap::new();
-            reply::copy(object.headers(), &mut headers);
-            (object.status(), headers, Whole::Object(object))
+            return settled::answer(ask, Whole::Object(object), cache, cache_status).await;
         }
         Ok(Loaded::File(file)) => {
             (StatusCode::OK, file_headers(&file, None), Whole::File(Box::new(file)))
@@ -100,6 +97,7 @@ fn finish(
     if let (Whole::File(_), Some(value)) = (&whole, &source.cache_control) {
         headers.insert(header::CACHE_CONTROL, value.clone());
     }
+    let cache_status = missed.scope.is_some().then(|| cache_status.to_value());
     ask.finish(Answer { status, headers, whole, cache, cache_status })
 }
 

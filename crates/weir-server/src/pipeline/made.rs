@@ -39,17 +39,19 @@ pub(super) async fn answer(
         let headers = &ask.head.headers;
         match cache.collapse(&key, headers, &missed.directives, ask.now_ms()) {
             Collapse::Hit(object) => {
-                return proxy::collapsed(ask, Whole::Object(object), &missed);
+                return proxy::collapsed(ask, Whole::Object(object), &missed).await;
             }
             Collapse::Pass(_) => break,
             Collapse::Lead(lead) => return make(ask, &missed, query, &passage, Some(lead)).await,
             Collapse::Follow(follow) => {
                 match tokio::time::timeout(limit, follow.wait(headers)).await {
                     Ok(Outcome::Object(object)) => {
-                        return proxy::collapsed(ask, Whole::Object(object), &missed);
+                        return proxy::collapsed(ask, Whole::Object(object), &missed).await;
                     }
                     Ok(Outcome::Fill(fill)) => match fill.reader() {
-                        Ok(reader) => return proxy::collapsed(ask, Whole::Fill(reader), &missed),
+                        Ok(reader) => {
+                            return proxy::collapsed(ask, Whole::Fill(reader), &missed).await;
+                        }
                         Err(_too_late) => break,
                     },
                     Ok(Outcome::Failed(failure)) => {
@@ -130,9 +132,9 @@ async fn make(
             head.stamp = Some(stamp);
             reply::storable(head.status, &mut head.headers);
             let filled = lead::fill(&ask, flight, head, response);
-            proxy::led(ask, missed, filled)
+            proxy::led(ask, missed, filled).await
         }
-        None => proxy::led(ask, missed, Led::Pass(response, Some("plugin"))),
+        None => proxy::led(ask, missed, Led::Pass(response, Some("plugin"))).await,
     }
 }
 

@@ -31,6 +31,7 @@ mod relay;
 mod reply;
 mod route;
 mod select;
+mod settled;
 mod shown;
 mod streamed;
 mod tunnel;
@@ -398,9 +399,9 @@ fn hit(
     let asked = Asked { headers: &head.headers, uri: &head.uri, queried };
     let fitted = adapt::fit(connection, &route, &asked, object, variant, now_ms);
     if fitted.is_awaited() {
-        let connection = Arc::clone(connection);
+        let (connection, since) = (Arc::clone(connection), tokio::time::Instant::now());
         return Reply::Later(Box::pin(async move {
-            let fitted = adapt::wait(&connection, &route, fitted, variant).await;
+            let fitted = adapt::wait(&connection, &route, fitted, variant, since).await;
             let now_ms = coarse_unix_ms();
             reply_with(record, &route, head, body, notes, &fitted, now_ms).wait().await
         }));
@@ -417,13 +418,13 @@ fn reply_with(
     fitted: &Fitted,
     now_ms: u64,
 ) -> Reply {
-    let version = head.version;
+    let (version, found) = (head.version, reply::Found::hit(route, &fitted.original, now_ms));
     if notes.closes && version < Version::HTTP_2 {
         record.connection().socket.set_last();
     }
     let response = match fitted.late() {
-        Some(why) => reply::late(record, route, &head, (fitted, why), now_ms),
-        None => reply::from_cache(record, route, &mut head, notes.selects, fitted, now_ms),
+        Some(why) => reply::late(record, route, &head, (fitted, why), found),
+        None => reply::from_cache(record, route, &mut head, notes.selects, fitted, found),
     };
     unread::reply(response, version, body.and_then(Content::into_client))
 }

@@ -17,7 +17,7 @@ use super::plugins::{self, Filled};
 use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
-use super::{Ask, forward, forward_mode, gather, icap, streamed, tunnel};
+use super::{Ask, forward, forward_mode, gather, icap, settled, streamed, tunnel};
 use crate::body::ReplyBody;
 use crate::live::Source;
 use crate::metrics::CacheResult;
@@ -34,7 +34,7 @@ pub(super) async fn answer(mut ask: Ask, missed: Missed) -> Response<ReplyBody> 
     if !connection.worker.shared.guard.has_time(&connection, ask.record.class()) {
         ask.record.shed = Some("overload");
         return match missed.stale.filter(|stale| stale.on_error) {
-            Some(stale) => stale_answer(ask, stale.object, Stalely::OnError),
+            Some(stale) => stale_answer(ask, stale.object, Stalely::OnError).await,
             None => ask.refuse(Refusal::Turned(Turned::OVERLOAD), CacheResult::Miss),
         };
     }
@@ -64,7 +64,7 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
         let key = KeyRef { scope, authority: &ask.target.host, path_and_query: &path };
         let headers = &ask.head.headers;
         match cache.collapse(&key, headers, &missed.directives, ask.now_ms()) {
-            Collapse::Hit(object) => return collapsed(ask, Whole::Object(object), &missed),
+            Collapse::Hit(object) => return collapsed(ask, Whole::Object(object), &missed).await,
             Collapse::Pass(under) => {
                 mark = under;
                 break;
@@ -82,33 +82,33 @@ async fn share(ask: Ask, missed: Missed, scope: u64) -> Response<ReplyBody> {
                 if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
                     let object = Arc::clone(&stale.object);
                     lead::in_background(leading, flight);
-                    return stale_answer(ask, object, Stalely::WhileRevalidating);
+                    return stale_answer(ask, object, Stalely::WhileRevalidating).await;
                 }
                 match lead::lead(leading, flight).await {
                     // The origin cuts what is not stored.
                     Led::Pass(whole, _) if wants_part(&ask, &whole) => break,
-                    answer => return led(ask, &missed, answer),
+                    answer => return led(ask, &missed, answer).await,
                 }
             }
             Collapse::Follow(follow) => {
                 if let Some(stale) = missed.stale.as_ref().filter(|s| s.while_revalidating) {
                     let object = Arc::clone(&stale.object);
-                    return stale_answer(ask, object, Stalely::WhileRevalidating);
+                    return stale_answer(ask, object, Stalely::WhileRevalidating).await;
                 }
                 follow.urge(ask.record.class_ref().urgency());
                 match timeout_at(deadline, follow.wait(headers)).await {
                     Ok(Outcome::Object(object)) => {
-                        return collapsed(ask, Whole::Object(object), &missed);
+                        return collapsed(ask, Whole::Object(object), &missed).await;
                     }
                     Ok(Outcome::Fill(fill)) => match fill.reader() {
-                        Ok(reader) => return collapsed(ask, Whole::Fill(reader), &missed),
+                        Ok(reader) => return collapsed(ask, Whole::Fill(reader), &missed).await,
                         Err(_too_late) => break,
                     },
                     // Where its leader may not go it may not either, and is told so for itself: by
                     // what its own addresses are found to be.
                     Ok(Outcome::Failed(failure)) if is_denied(&ask, failure.status) => break,
                     Ok(Outcome::Failed(failure)) => {
-                        return leader_failed(ask, &missed, failure.status);
+                        return leader_failed(ask, &missed, failure.status).await;
                     }
                     Ok(Outcome::Retry) => {}
                     Ok(Outcome::Pass(under)) => {
@@ -130,9 +130,9 @@ fn is_denied(ask: &Ask, status: StatusCode) -> bool {
 }
 
 /// The answer to a follower whose leader has none for it.
-fn leader_failed(ask: Ask, missed: &Missed, status: StatusCode) -> Response<ReplyBody> {
+async fn leader_failed(ask: Ask, missed: &Missed, status: StatusCode) -> Response<ReplyBody> {
     if let Some(stale) = missed.stale.as_ref().filter(|stale| stale.on_error) {
-        return stale_answer(ask, Arc::clone(&stale.object), Stalely::OnError);
+        return stale_answer(ask, Arc::clone(&stale.object), Stalely::OnError).await;
     }
     let forwarded = CacheStatus::forwarded(missed.forward);
     let value = CacheStatus { collapsed: true, ..forwarded };
@@ -145,22 +145,22 @@ fn wants_part(ask: &Ask, whole: &Response<ResponseBody>) -> bool {
 }
 
 /// The leader's own answer.
-pub(super) fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
+pub(super) async fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBody> {
     let forwarded = CacheStatus::forwarded(missed.forward);
     match led {
         Led::Fill(reader, status) => {
             let value =
                 CacheStatus { stored: true, forward_status: Some(status.as_u16()), ..forwarded };
-            stored(ask, Whole::Fill(reader), CacheResult::Miss, value)
+            settled::answer(ask, Whole::Fill(reader), CacheResult::Miss, value).await
         }
         Led::Fresh(object) => {
             let value = CacheStatus { forward_status: Some(304), stored: true, ..forwarded };
-            stored(ask, Whole::Object(object), CacheResult::Revalidated, value)
+            settled::answer(ask, Whole::Object(object), CacheResult::Revalidated, value).await
         }
-        Led::Stale(object) => stale_answer(ask, object, Stalely::OnError),
+        Led::Stale(object) => stale_answer(ask, object, Stalely::OnError).await,
         Led::Answered(object) => {
             let value = CacheStatus { detail: Some("plugin"), ..forwarded };
-            stored(ask, Whole::Object(object), CacheResult::Miss, value)
+            settled::answer(ask, Whole::Object(object), CacheResult::Miss, value).await
         }
         Led::Closed => plugins::closed(Some(ask.record)),
         Led::Pass(response, why) => {
@@ -212,7 +212,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
                 && let Some(flight) = lead_after_all(&ask, scope, mark)
             {
                 let filled = lead::fill(&ask, flight, head, response);
-                return led(ask, missed, filled);
+                return led(ask, missed, filled).await;
             }
             let value = CacheStatus {
                 forward_status: Some(response.status().as_u16()),
@@ -343,49 +343,16 @@ pub(super) fn pass_on(
     })
 }
 
-/// A response that is stored, or being stored.
-fn stored(
-    ask: Ask,
-    whole: Whole,
-    cache: CacheResult,
-    cache_status: CacheStatus<'_>,
-) -> Response<ReplyBody> {
-    let mut headers = HeaderMap::new();
-    let (status, age_s) = match &whole {
-        Whole::Object(object) => {
-            reply::copy(object.headers(), &mut headers);
-            (object.status(), object.age_secs(ask.now_ms()))
-        }
-        Whole::Fill(reader) => {
-            let head = reader.fill().head();
-            reply::copy(&head.headers, &mut headers);
-            (head.status, head.freshness.age_ms(ask.now_ms()) / 1000)
-        }
-        // The callers have one of the two above.
-        Whole::File(_) | Whole::Bytes(_) | Whole::Upstream(_) => (StatusCode::OK, 0),
-    };
-    if age_s > 0 || cache != CacheResult::Miss {
-        headers.insert(header::AGE, age_s.into());
-    }
-    ask.finish(Answer {
-        status,
-        headers,
-        whole,
-        cache,
-        cache_status: Some(cache_status.to_value()),
-    })
-}
-
 /// A response that another request fetched.
-pub(super) fn collapsed(ask: Ask, whole: Whole, missed: &Missed) -> Response<ReplyBody> {
+pub(super) async fn collapsed(ask: Ask, whole: Whole, missed: &Missed) -> Response<ReplyBody> {
     let forwarded = CacheStatus::forwarded(missed.forward);
     let value = CacheStatus { collapsed: true, ..forwarded };
-    stored(ask, whole, CacheResult::Collapsed, value)
+    settled::answer(ask, whole, CacheResult::Collapsed, value).await
 }
 
 /// A stale response, where that is allowed. It is a hit if the request was not forwarded (RFC 9211
 /// §2.1): while a validation runs for others. After the origin failed it is none.
-fn stale_answer(ask: Ask, object: Arc<Object>, why: Stalely) -> Response<ReplyBody> {
+async fn stale_answer(ask: Ask, object: Arc<Object>, why: Stalely) -> Response<ReplyBody> {
     let ttl_ms = object.freshness().fresh_until_ms as i64 - ask.now_ms() as i64;
     let hit = CacheStatus::hit(ttl_ms / 1000);
     let value = match why {
@@ -396,7 +363,7 @@ fn stale_answer(ask: Ask, object: Arc<Object>, why: Stalely) -> Response<ReplyBo
             ..CacheStatus::forwarded(Forward::Stale)
         },
     };
-    stored(ask, Whole::Object(object), CacheResult::Stale, value)
+    settled::answer(ask, Whole::Object(object), CacheResult::Stale, value).await
 }
 
 /// RFC 5861's two reasons to send a stale response.

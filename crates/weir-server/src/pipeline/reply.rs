@@ -33,15 +33,39 @@ pub(super) struct Answer {
     pub(super) cache_status: Option<HeaderValue>,
 }
 
-/// A response to a hit. The request's own header table is emptied and used again: it has been
-/// read by then, and the table of a response is about as large.
+/// What came of looking a stored response up, and the fields that tell so.
+pub(super) struct Found {
+    pub(super) cache: CacheResult,
+    pub(super) fields: HitFields,
+}
+
+impl Found {
+    pub(super) fn hit(route: &Route, object: &Object, now_ms: u64) -> Found {
+        Found { cache: CacheResult::Hit, fields: HitFields::of(route, object, now_ms) }
+    }
+
+    fn set(self, headers: &mut HeaderMap) {
+        let HitFields { age, cache_status } = self.fields;
+        if let Some(age) = age {
+            headers.insert(header::AGE, age);
+        }
+        if self.cache == CacheResult::Hit {
+            headers.remove(CACHE_STATUS);
+        }
+        // What caches on the way have said of this very request stands before it.
+        headers.append(CACHE_STATUS, cache_status);
+    }
+}
+
+/// A response of what is stored. The request's own header table is emptied and used again: it has
+/// been read by then, and the table of a response is about as large.
 pub(super) fn from_cache(
     mut record: Record,
     route: &Route,
     request: &mut Parts,
     selects: bool,
     fitted: &Fitted,
-    now_ms: u64,
+    found: Found,
 ) -> Response<ReplyBody> {
     let whole = Whole::Object(Arc::clone(fitted.body()));
     let (object, changed) = (&fitted.original, fitted.headers(route.offers.as_deref()));
@@ -60,15 +84,16 @@ pub(super) fn from_cache(
             headers
         }
     };
-    HitFields::of(route, object, now_ms).set(&mut headers);
-    record.cache = CacheResult::Hit;
+    record.cache = found.cache;
+    found.set(&mut headers);
     assemble(record, route, request, selection, Head { status, headers }, whole)
 }
 
-/// The fields that tell a hit's age and origin. They take the place of stored ones.
+/// The fields that tell a stored response's age and how it was found. They take the place of stored
+/// ones.
 pub(super) struct HitFields {
-    age: Option<HeaderValue>,
-    cache_status: HeaderValue,
+    pub(super) age: Option<HeaderValue>,
+    pub(super) cache_status: HeaderValue,
 }
 
 impl HitFields {
@@ -123,20 +148,20 @@ impl HitFields {
     }
 }
 
-/// A response to a hit whose page no helper has changed yet, and why that is so.
+/// A response of a stored page that no helper has changed yet, and why that is so.
 pub(super) fn late(
     record: Record,
     route: &Route,
     request: &Parts,
     (fitted, why): (&Fitted, &'static str),
-    now_ms: u64,
+    found: Found,
 ) -> Response<ReplyBody> {
     let object = &fitted.original;
     let mut headers = HeaderMap::new();
     copy(object.headers(), &mut headers);
-    HitFields::of(route, object, now_ms).set(&mut headers);
+    let (status, cache) = (object.status(), found.cache);
+    found.set(&mut headers);
     let whole = Whole::Object(Arc::clone(object));
-    let (status, cache) = (object.status(), CacheResult::Hit);
     let answer = Answer { status, headers, whole, cache, cache_status: None };
     finish(record, route, request, answer, Some(why))
 }

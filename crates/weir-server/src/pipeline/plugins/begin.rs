@@ -13,7 +13,7 @@ use weir_plugin::{
 };
 
 use super::super::adapt::Fitted;
-use super::super::reply;
+use super::super::reply::{self, Found};
 use super::{Passage, Step};
 use crate::chain::Chain;
 use crate::connection::{Connection, Reply};
@@ -169,7 +169,8 @@ pub(in crate::pipeline) fn go_on(
     // It is plain, and the hit one to plain requests: the fields do not matter.
     let mut parts = http::Request::new(()).into_parts().0;
     let fitted = Fitted::as_it_is(object);
-    let response = reply::from_cache(record, route, &mut parts, false, &fitted, now_ms);
+    let found = Found::hit(route, &fitted.original, now_ms);
+    let response = reply::from_cache(record, route, &mut parts, false, &fitted, found);
     let is_head = head.is_head;
     Reply::Later(Box::pin(async move { passage.go_on(response, is_head, onward).await }))
 }
