@@ -136,8 +136,8 @@ impl Record {
     }
 
     /// The route, if there is one.
-    pub(crate) fn route(&self) -> Option<&Route> {
-        self.route.as_deref()
+    pub(crate) fn route(&self) -> Option<&Arc<Route>> {
+        self.route.as_ref()
     }
 
     /// Plugins have sent the request to another route.

@@ -159,7 +159,8 @@ fn only_helper(weir: &Weir, address: SocketAddr) -> i32 {
 
 #[test]
 fn a_helper_that_is_killed_at_its_work_is_replaced_and_the_work_done() {
-    let (_origin, weir, address) = front(text, "adapt { helpers 1 }", "compress \"gzip\"");
+    let (_origin, weir, address) =
+        front(text, "adapt { helpers 1 }", "compress \"gzip\" stream=#false");
     let helper = only_helper(&weir, address);
     // Stopped, it has the job and does not finish it.
     signal(helper, Signal::STOP);
@@ -200,7 +201,7 @@ fn helpers_that_are_killed_whenever_there_is_one_leave_the_original() {
 fn a_helper_that_hangs_is_ended() {
     // At the lowest priority a busy machine may leave the next one no time either.
     let adapt = "adapt { helpers 1; time \"100ms\"; priority \"normal\" }";
-    let (_origin, weir, address) = front(text, adapt, "compress \"gzip\"");
+    let (_origin, weir, address) = front(text, adapt, "compress \"gzip\" stream=#false");
     let helper = only_helper(&weir, address);
     signal(helper, Signal::STOP);
     // Thirty times its time by the clock, and then another one does it.

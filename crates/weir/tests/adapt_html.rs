@@ -43,8 +43,10 @@ fn front(
 fn settled(address: SocketAddr, target: &str, accept: &str) -> Response {
     let pending =
         ["pending", "not-stored", "overloaded"].map(|why| format!("original;reason={why}"));
-    let is_known =
-        |word: &str| !pending.iter().any(|one| one == word) && !word.ends_with(";stream");
+    let is_known = |word: &str| {
+        let is_last = !word.ends_with(";stream") && !word.ends_with(";draft");
+        is_last && !pending.iter().any(|one| one == word)
+    };
     let known = wait_for(PATIENCE, || {
         let response = ask(address, "GET", target, &[("accept-encoding", accept)]);
         let word = response.header("weir-adapt").unwrap_or_default().to_owned();

@@ -300,9 +300,11 @@ fn pages_are_changed_while_they_are_stored() {
 
 #[test]
 fn stored_pages_are_changed_before_a_helper_has_done_it() {
-    let served = |target: &str, _: &Received| match target {
-        "/text" => answer("200 OK", &STORED.replace("html", "css"), PAGE.repeat(50).as_bytes()),
-        _ => answer("200 OK", STORED, PAGE.as_bytes()),
+    // Longer than what is kept of what was changed while it was sent.
+    let filler = |tag: &str| format!("{tag}{}", "<p>More.</p>".repeat(100_000));
+    let served = move |target: &str, _: &Received| match target {
+        "/text" => answer("200 OK", &STORED.replace("html", "css"), filler(PAGE).as_bytes()),
+        _ => answer("200 OK", STORED, filler(PAGE).as_bytes()),
     };
     let (_origin, weir, address) =
         front("adapt { helpers 1 }", &format!("{RULES}; compress min-size=\"1B\""), served);
@@ -326,7 +328,7 @@ fn stored_pages_are_changed_before_a_helper_has_done_it() {
         assert!(response.header("cache-status").unwrap().starts_with(cache));
         assert_eq!(response.header("weir-adapt"), Some("html;stream"), "{cache}");
         assert_eq!(response.header("age").is_some(), cache.ends_with("hit"));
-        assert_eq!(text(&response), CHANGED);
+        assert!(text(&response) == filler(CHANGED));
         tag = response.header("etag").unwrap().to_owned();
         assert!(tag.starts_with("W/\"v1-html"), "{tag}");
     }
@@ -344,7 +346,7 @@ fn stored_pages_are_changed_before_a_helper_has_done_it() {
     assert_eq!(head.header("weir-adapt"), Some("html;stream"));
     assert_eq!(head.header("content-length"), None);
     // What is only compressed waits for spare time.
-    assert_eq!(get(address, "/text", "gzip").header("weir-adapt"), Some("gzip;q=4;stream"));
+    get(address, "/text", "identity");
     let waits = wait_for(PATIENCE, || {
         let response = get(address, "/text", "gzip");
         (response.header("weir-adapt") == Some("original;reason=pending")).then_some(())

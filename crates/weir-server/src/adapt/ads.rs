@@ -106,6 +106,8 @@ pub(crate) struct Counts {
     pub(crate) hidden: AtomicU64,
     /// Variants of which a draft was made first.
     pub(crate) drafts: AtomicU64,
+    /// Variants that were made while they were sent.
+    pub(crate) kept: AtomicU64,
 }
 
 impl Counts {

@@ -11,6 +11,7 @@ mod effort;
 mod group;
 mod html;
 mod image;
+mod kept;
 mod offers;
 mod streamed;
 mod work;
@@ -36,6 +37,7 @@ pub(crate) use group::GroupStatus;
 pub use html::rewriting as html_rewriting;
 pub use image::step as image_step;
 pub(crate) use image::{ImageQuery, Misasked, Pictures, Queried};
+pub(crate) use kept::Gathered;
 pub(crate) use offers::{Offers, Plan, Variant, tag_of};
 pub(crate) use streamed::Streamed;
 
@@ -205,15 +207,19 @@ impl Adaptation {
                 let (host, path) = (key_text.authority, key_text.path_and_query);
                 tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
             }
+            let store = |made: &Made| {
+                let result = (made.body.clone().into(), &*made.detail);
+                variant.store(&cache, &stored_as, &original, result, effort);
+            };
             let is_smaller =
                 |made: &Made, draft: &Object| (made.body.len() as u64) < draft.body().len();
             match (outcome, instead_of) {
                 (Outcome::Made(made), None) => {
                     counts.note(&made.detail, effort);
-                    variant.store(&cache, &stored_as, &original, made, effort);
+                    store(made);
                 }
                 (Outcome::Made(made), Some(draft)) if is_smaller(made, &draft) => {
-                    variant.store(&cache, &stored_as, &original, made, effort);
+                    store(made);
                 }
                 (_, Some(draft)) => effort::settle(&cache, &stored_as, &original, &draft),
                 (Outcome::Original(why), None) => declined.add(key, why),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use weir_adapt::{Made, Recipe};
-use weir_cache::{Cache, Head, Key, Object};
+use weir_adapt::Recipe;
+use weir_cache::{Body, Cache, Head, Key, Object};
 use weir_config as config;
 use weir_http::cache_control;
 use weir_http::vary::{self, Vary};
@@ -49,7 +49,7 @@ pub(crate) enum Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct Variant {
     /// What was chosen, in the order in which it is done; something.
-    chosen: Vec<Chosen>,
+    pub(super) chosen: Vec<Chosen>,
     /// The part of the cache where such variants lie, as against their originals'.
     pub(crate) fingerprint: u64,
     /// How long a request may wait for it.
@@ -257,21 +257,21 @@ impl Variant {
         cache: &Cache,
         key: &Key,
         original: &Object,
-        made: &Made,
+        (body, detail): (Body, &str),
         effort: Effort,
     ) {
         let mut headers = HeaderMap::new();
         if let Some(coding) = self.chosen.last().and_then(Chosen::coding) {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
-        let types = self.chosen.iter().filter_map(|one| one.content_type()?(&made.detail));
-        if let Some(content_type) = types.last() {
+        let mut types = self.chosen.iter().filter_map(|one| one.content_type()?(detail));
+        if let Some(content_type) = types.next_back() {
             headers.insert(header::CONTENT_TYPE, content_type);
         }
         let tag = original.headers().get(header::ETAG);
         let tag = tag.and_then(|tag| tag_of(tag, &(self.name() + effort.tag())));
         headers.extend(tag.map(|tag| (header::ETAG, tag)));
-        if let Ok(detail) = HeaderValue::try_from(made.detail.clone() + effort.mark()) {
+        if let Ok(detail) = HeaderValue::try_from([detail, effort.mark()].concat()) {
             headers.insert(WEIR_ADAPT, detail);
         }
         let head = Head {
@@ -279,7 +279,7 @@ impl Variant {
             selectors: original.selectors().clone(),
             ..Head::new(original.status(), headers, original.freshness())
         };
-        cache.insert_derived(&key.borrow(), head, made.body.clone().into(), original);
+        cache.insert_derived(&key.borrow(), head, body, original);
     }
 }
 

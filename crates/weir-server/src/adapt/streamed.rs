@@ -10,9 +10,9 @@ use super::work::{self, Chosen};
 /// What a request gets of a response that is not stored as it gets it.
 pub(crate) struct Streamed {
     /// In the order in which it is done; something.
-    chosen: Vec<Chosen>,
+    pub(super) chosen: Vec<Chosen>,
     /// The same, spelled out.
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
 }
 
 impl Streamed {

@@ -58,6 +58,9 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
     let drafts = shared.metrics.pages.drafts.load(Relaxed);
     let help = "Variants of which a draft was made first.";
     page.single("weir_adapt_drafts_total", "counter", help, drafts);
+    let kept = shared.metrics.pages.kept.load(Relaxed);
+    let help = "Variants that were made while they were sent.";
+    page.single("weir_adapt_streams_kept_total", "counter", help, kept);
     pages(page, &shared.metrics.pages);
     pictures(page, &shared.metrics.pictures);
     let name = "weir_adapt_busy_seconds_total";

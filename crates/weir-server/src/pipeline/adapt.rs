@@ -13,7 +13,7 @@ use weir_cache::{Fill, KeyRef, Object};
 
 use super::look_up;
 use super::select::Dates;
-use crate::adapt::{Asked, Offers, Plan, Shape, Variant, Wanted, is_draft};
+use crate::adapt::{Asked, Gathered, Offers, Plan, Shape, Streamed, Variant, Wanted, is_draft};
 use crate::connection::Connection;
 use crate::live::Route;
 use crate::shared::coarse_unix_ms;
@@ -25,6 +25,8 @@ pub(crate) const WEIR_ADAPT: HeaderName = HeaderName::from_static("weir-adapt");
 pub(super) struct Fitted {
     /// What is stored: its status, age and most of its fields hold for all variants.
     pub(super) original: Arc<Object>,
+    /// Of the route's cache, where it lies.
+    pub(super) part: u64,
     fit: Fit,
 }
 
@@ -45,7 +47,7 @@ enum Fit {
 
 impl Fitted {
     pub(super) fn as_it_is(original: Arc<Object>) -> Fitted {
-        Fitted { original, fit: Fit::AsItIs }
+        Fitted { original, part: 0, fit: Fit::AsItIs }
     }
 
     /// What is sent.
@@ -152,7 +154,7 @@ pub(super) fn fit(
     let Some(offers) = route.offers.as_deref() else { return Fitted::as_it_is(original) };
     match offers.plan(asked, shape(&original)) {
         Plan::AsItIs => Fitted::as_it_is(original),
-        Plan::Original(why) => Fitted { original, fit: Fit::Original(why) },
+        Plan::Original(why) => Fitted { original, part, fit: Fit::Original(why) },
         Plan::Variant(variant) => {
             let fit = of(connection, route, &variant, &original, part, now_ms);
             let fit = match fit {
@@ -161,9 +163,36 @@ pub(super) fn fit(
                 }
                 fit => fit,
             };
-            Fitted { original, fit }
+            Fitted { original, part, fit }
         }
     }
+}
+
+/// Keeps what was made of an original while it was sent for a request that `asked` for it, as what
+/// a hit would be sent.
+pub(super) fn keep(
+    connection: &Connection,
+    route: &Route,
+    asked: &Asked<'_>,
+    (original, part): (&Arc<Object>, u64),
+    (streamed, gathered, page): (&Streamed, &Gathered, Option<&str>),
+) {
+    let Some(offers) = route.offers.as_deref() else { return };
+    let Plan::Variant(variant) = offers.plan(asked, shape(original)) else { return };
+    let (shared, now_ms) = (&connection.worker.shared, coarse_unix_ms());
+    let wanted = Wanted { original, variant: &variant, key: key_of(original, &variant) };
+    let is_there = NonZeroU64::new(original.body().id())
+        .is_none_or(|from| shared.cache.derived(&wanted.key, from, now_ms).is_some());
+    let may_keep = !is_there && shared.cache.holds(original);
+    if may_keep && look_up::admit(connection, route, part ^ variant.fingerprint, now_ms) {
+        shared.adaptation.keep(&shared.cache, &wanted, streamed, gathered, page);
+    }
+}
+
+/// Where a variant is stored.
+fn key_of<'o>(original: &'o Object, variant: &Variant) -> KeyRef<'o> {
+    let stored = original.key().borrow();
+    KeyRef { scope: stored.scope ^ variant.fingerprint, ..stored }
 }
 
 fn of(
@@ -175,8 +204,7 @@ fn of(
     now_ms: u64,
 ) -> Fit {
     let shared = &connection.worker.shared;
-    let stored = original.key().borrow();
-    let key = KeyRef { scope: stored.scope ^ variant.fingerprint, ..stored };
+    let key = key_of(original, variant);
     let Some(from) = NonZeroU64::new(original.body().id()) else { return Fit::AsItIs };
     let part = part ^ variant.fingerprint;
     if let Some(found) = shared.cache.derived(&key, from, now_ms) {
@@ -204,8 +232,8 @@ fn instead(variant: &Variant, why: &'static str) -> Fit {
     }
 }
 
-/// How long a request may wait for what is being stored, so that it gets what is made of that: not at
-/// all if something is made while it comes.
+/// How long a request may wait for what is being stored, so that it gets what is made of that: not
+/// at all if something is made while it comes.
 pub(super) fn wait_of(
     connection: &Connection,
     route: &Route,
@@ -231,10 +259,9 @@ pub(super) async fn wait(
     connection: &Connection,
     route: &Route,
     fitted: Fitted,
-    part: u64,
     since: Instant,
 ) -> Fitted {
-    let Fitted { original, fit: Fit::Awaited(variant) } = fitted else { return fitted };
+    let Fitted { original, part, fit: Fit::Awaited(variant) } = fitted else { return fitted };
     let made = async {
         let key = original.key().borrow();
         let wanted = Wanted { original: &original, variant: &variant, key };
@@ -243,5 +270,5 @@ pub(super) async fn wait(
     // If it takes too long the original is sent.
     let _ = timeout_at(since + variant.wait, made).await;
     let fit = of(connection, route, &variant, &original, part, coarse_unix_ms());
-    Fitted { original, fit }
+    Fitted { original, part, fit }
 }

@@ -52,5 +52,6 @@ pub(super) fn answer(
     let (status, headers, body) = blocked.answer(&record.connection().worker.shared.metrics.pages);
     let whole = Whole::Bytes(body);
     let (cache, cache_status) = (CacheResult::None, None);
-    reply::from_source(record, route, head, Answer { status, headers, whole, cache, cache_status })
+    let answer = Answer { status, headers, whole, cache, cache_status };
+    reply::from_source(record, route, head, 0, answer)
 }

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame};
 use weir_adapt::stream::{Coder, Work};
 
+use super::keep::Keep;
 use crate::body::{BodyError, ReplyBody};
 use crate::shared::Shared;
 
@@ -20,6 +21,8 @@ const PIECE_BYTES_MAX: usize = 64 << 10;
 pub(super) struct Coded {
     from: ReplyBody,
     coder: Coder,
+    /// Where what is made goes, too, if what it is made of is stored.
+    keep: Option<Keep>,
     /// Where pages are counted.
     shared: Arc<Shared>,
     /// Of a piece that is too large to be coded at a time, what is left.
@@ -41,10 +44,16 @@ enum Stage {
 }
 
 impl Coded {
-    pub(super) fn new(from: ReplyBody, coder: Coder, shared: Arc<Shared>) -> Coded {
+    pub(super) fn new(
+        from: ReplyBody,
+        coder: Coder,
+        keep: Option<Keep>,
+        shared: Arc<Shared>,
+    ) -> Coded {
         Coded {
             from,
             coder,
+            keep,
             shared,
             left: Bytes::new(),
             ahead: None,
@@ -106,6 +115,23 @@ impl Coded {
         }
     }
 
+    /// Takes note of what there is of the result, and of its end.
+    fn note(&mut self, coded: &Bytes) {
+        if let Some(keep) = &mut self.keep {
+            keep.take(coded);
+        }
+        if self.coder.is_finished() {
+            self.stage = Stage::Ended;
+            let page = self.coder.detail();
+            if let Some(detail) = page {
+                self.shared.adaptation.note_page(detail);
+            }
+            if let Some(keep) = self.keep.take().filter(|_| self.trailers.is_none()) {
+                keep.end(page);
+            }
+        }
+    }
+
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
@@ -134,14 +160,10 @@ impl Body for Coded {
                         return Poll::Ready(Some(Err(gone.into())));
                     }
                 };
-                if self.coder.is_finished() {
-                    self.stage = Stage::Ended;
-                    if let Some(detail) = self.coder.detail() {
-                        self.shared.adaptation.note_page(detail);
-                    }
-                }
+                let coded = Bytes::from(coded);
+                self.note(&coded);
                 if !coded.is_empty() {
-                    return Poll::Ready(Some(Ok(Frame::data(coded.into()))));
+                    return Poll::Ready(Some(Ok(Frame::data(coded))));
                 }
             }
             if self.stage == Stage::Torn {

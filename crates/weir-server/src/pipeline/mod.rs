@@ -19,6 +19,7 @@ mod forward;
 mod forward_mode;
 mod gather;
 mod icap;
+mod keep;
 mod lead;
 mod look_up;
 mod made;
@@ -401,7 +402,7 @@ fn hit(
     if fitted.is_awaited() {
         let (connection, since) = (Arc::clone(connection), tokio::time::Instant::now());
         return Reply::Later(Box::pin(async move {
-            let fitted = adapt::wait(&connection, &route, fitted, variant, since).await;
+            let fitted = adapt::wait(&connection, &route, fitted, since).await;
             let now_ms = coarse_unix_ms();
             reply_with(record, &route, head, body, notes, &fitted, now_ms).wait().await
         }));
@@ -479,6 +480,7 @@ impl Ask {
 
     /// Ends the request with a source's response.
     fn finish(self, answer: Answer) -> Response<ReplyBody> {
-        reply::from_source(self.record, &self.route, &self.head, answer)
+        let part = self.target.variant;
+        reply::from_source(self.record, &self.route, &self.head, part, answer)
     }
 }

@@ -163,17 +163,18 @@ pub(super) fn late(
     found.set(&mut headers);
     let whole = Whole::Object(Arc::clone(object));
     let answer = Answer { status, headers, whole, cache, cache_status: None };
-    finish(record, route, request, answer, Some(why))
+    finish(record, route, request, (answer, fitted.part), Some(why))
 }
 
-/// A response from a source.
+/// A response from a source. `part` is that of the route's cache in which it is stored, if it is.
 pub(super) fn from_source(
     record: Record,
     route: &Route,
     request: &Parts,
+    part: u64,
     answer: Answer,
 ) -> Response<ReplyBody> {
-    finish(record, route, request, answer, None)
+    finish(record, route, request, (answer, part), None)
 }
 
 /// A response that no variant stands for; `why`, if there might be one.
@@ -181,11 +182,11 @@ fn finish(
     mut record: Record,
     route: &Route,
     request: &Parts,
-    answer: Answer,
+    (answer, part): (Answer, u64),
     why: Option<&'static str>,
 ) -> Response<ReplyBody> {
     let Answer { status, mut headers, whole, cache, cache_status } = answer;
-    let unfitted = Unfitted { status, headers: &mut headers, whole, why };
+    let unfitted = Unfitted { status, headers: &mut headers, whole, part, why };
     let (whole, dates) = streamed::fit(&record, route, request, unfitted);
     let selection = select(request, status, &headers, &whole, dates);
     if let Some(value) = cache_status {

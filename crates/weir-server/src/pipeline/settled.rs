@@ -77,7 +77,7 @@ async fn fitted(
     let (now_ms, part) = (ask.now_ms(), ask.target.variant);
     let fitted = adapt::fit(&connection, &ask.route, &ask.asked(), object, part, now_ms);
     let Ask { record, route, mut head, .. } = ask;
-    let fitted = adapt::wait(&connection, &route, fitted, part, since).await;
+    let fitted = adapt::wait(&connection, &route, fitted, since).await;
     match fitted.late() {
         Some(why) => reply::late(record, &route, &head, (&fitted, why), found),
         None => reply::from_cache(record, &route, &mut head, true, &fitted, found),

@@ -11,6 +11,7 @@ use weir_origin::upstream::ResponseBody;
 
 use super::adapt::{OF_CONTENT, WEIR_ADAPT, not};
 use super::coded::Coded;
+use super::keep::Keep;
 use super::plugins::{declared_length, weaken};
 use super::select::{Dates, Selection, is_by_date, select};
 use super::whole::Whole;
@@ -24,6 +25,8 @@ pub(super) struct Unfitted<'a> {
     pub(super) status: StatusCode,
     pub(super) headers: &'a mut HeaderMap,
     pub(super) whole: Whole,
+    /// Of the route's cache, where it is stored, if it is.
+    pub(super) part: u64,
     /// Why it is the original, if it is sent as it is.
     pub(super) why: Option<&'static str>,
 }
@@ -36,7 +39,7 @@ pub(super) fn fit(
     request: &Parts,
     unfitted: Unfitted<'_>,
 ) -> (Whole, Dates) {
-    let Unfitted { status, headers, whole, why } = unfitted;
+    let Unfitted { status, headers, whole, part, why } = unfitted;
     let Some(offers) = route.offers.as_deref() else { return (whole, Dates::One) };
     if !matches!(request.method, Method::GET | Method::HEAD | Method::POST) {
         // The entity tag is that of what the client has sent (RFC 9110 §9.3.4): for If-Match.
@@ -87,6 +90,8 @@ pub(super) fn fit(
         }
         Ok((streamed, coder)) => {
             describe(&streamed, headers);
+            let coder =
+                coder.map(|coder| (coder, Keep::new(record, request, part, &whole, streamed)));
             (through(record, whole, coder), Dates::Many)
         }
     }
@@ -132,8 +137,8 @@ fn begin(record: &Record, streamed: &Streamed) -> Result<Coder, &'static str> {
 }
 
 /// The body on its way through `coder`, which what is not sent has none of.
-fn through(record: &Record, whole: Whole, coder: Option<Coder>) -> Whole {
-    let Some(coder) = coder else {
+fn through(record: &Record, whole: Whole, coder: Option<(Coder, Option<Keep>)>) -> Whole {
+    let Some((coder, keep)) = coder else {
         return match whole {
             // Its length is that of the original.
             whole if record.is_head() && !matches!(whole, Whole::Upstream(_)) => {
@@ -144,7 +149,7 @@ fn through(record: &Record, whole: Whole, coder: Option<Coder>) -> Whole {
         };
     };
     let shared = std::sync::Arc::clone(&record.connection().worker.shared);
-    let coded = Coded::new(ReplyBody::new(whole.content(), None), coder, shared);
+    let coded = Coded::new(ReplyBody::new(whole.content(), None), coder, keep, shared);
     Whole::Upstream(Box::new(ResponseBody::made(coded.boxed_unsync())))
 }
 
