@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::commands::plugin_new::Lang;
 
@@ -81,6 +81,9 @@ pub(crate) struct Password {
 }
 
 #[derive(Debug, Args)]
+#[command(group(
+    ArgGroup::new("what").args(["html", "image", "ads", "compress"]).required(true).multiple(true)
+))]
 pub(crate) struct Adapt {
     /// The file; without one, only what lists do with a request is told.
     #[arg(required_unless_present = "url")]
@@ -102,13 +105,10 @@ pub(crate) struct Adapt {
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
     pub(crate) headers: Vec<String>,
     /// Code it: "gzip", "br" or "zstd", with a level if wanted, such as "br:11".
-    #[arg(
-        long,
-        value_name = "CODING[:LEVEL]",
-        required_unless_present_any = ["html", "image", "ads"]
-    )]
+    #[arg(long, value_name = "CODING[:LEVEL]")]
     pub(crate) compress: Option<String>,
-    /// Where the result goes; by default nowhere, and only its size is told.
+    /// Where the result goes, or the file as it is, where that is as good; by default nowhere, and
+    /// only its size is told.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Answer as JSON.

@@ -353,7 +353,7 @@ fn a_helper_that_is_killed_is_replaced() {
 fn the_command_line_adapts_files() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("page.html"), text("g")).unwrap();
-    std::fs::write(directory.path().join("empty"), "").unwrap();
+    std::fs::write(directory.path().join("small"), "small").unwrap();
     let run = |arguments: &[&str]| command(directory.path(), arguments);
     let out = run(&["adapt", "page.html", "--compress", "br:5", "-o", "page.br"]);
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -368,12 +368,16 @@ fn the_command_line_adapts_files() {
         (answer["adapted"].as_bool(), answer["what"].as_str()),
         (Some(true), Some("zstd;q=22"))
     );
-    let out = run(&["adapt", "empty", "--compress", "gzip"]);
+    let out = run(&["adapt", "small", "--compress", "gzip", "-o", "out"]);
     assert!(String::from_utf8_lossy(&out.stdout).starts_with("not-smaller"), "{out:?}");
+    // What a client would be sent.
+    assert_eq!(std::fs::read(directory.path().join("out")).unwrap(), b"small");
     for (arguments, expected) in [
         (["page.html", "--compress", "lzma"], "`--compress` cannot be \"lzma\""),
         (["page.html", "--compress", "br:12"], "expected a number from 0 to 11"),
         (["absent", "--compress", "br"], "absent: No such file"),
+        // It says that it has no length, and has no end.
+        (["/dev/zero", "--compress", "br"], "/dev/zero: more than 268435456 bytes"),
     ] {
         let out = run(&[&["adapt"][..], &arguments[..]].concat());
         let said = String::from_utf8_lossy(&out.stderr).into_owned();

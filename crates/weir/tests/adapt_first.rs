@@ -186,11 +186,7 @@ fn what_was_confirmed_or_is_stale_is_adapted_as_what_is_fresh() {
             Some("weir; fwd=stale; ttl="),
         ),
         ("Cache-Control: no-cache\r\n", "weir; fwd=stale; fwd-status=304; stored", None),
-        (
-            "Cache-Control: max-age=0, stale-while-revalidate=600\r\n",
-            "weir; hit; ttl=",
-            Some("weir; hit; ttl="),
-        ),
+        ("Cache-Control: max-age=0, stale-while-revalidate=600\r\n", "weir; hit; ttl=", None),
     ] {
         let (fails, script) = confirming(fields);
         let (_origin, _weir, address) =

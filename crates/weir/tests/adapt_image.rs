@@ -283,6 +283,43 @@ fn the_command_line_makes_pictures() {
 }
 
 /// The path and query by which each request came.
+/// Whatever an encoder does with it, its helper lives.
+#[test]
+fn pictures_of_all_depths_become_all_formats() {
+    let directory = tempfile::tempdir().unwrap();
+    let level =
+        |x: u32, y: u32| (x.wrapping_mul(x).wrapping_add(y.wrapping_mul(7 * x)) % 256) as u8;
+    let pictures: [(&str, image::DynamicImage); 4] = [
+        // All of 256 levels: palettes that are sorted.
+        ("grey.png", image::GrayImage::from_fn(300, 200, |x, y| [level(x, y)].into()).into()),
+        (
+            "alpha.png",
+            image::GrayAlphaImage::from_fn(300, 200, |x, y| [level(x, y), level(y, x)].into())
+                .into(),
+        ),
+        (
+            "few.png",
+            RgbImage::from_fn(300, 200, |x, y| Rgb([level(x, y), 255 - level(x, y), 9])).into(),
+        ),
+        (
+            "deep.png",
+            image::ImageBuffer::<image::Luma<u16>, _>::from_fn(300, 200, |x, y| {
+                image::Luma([u16::from(level(x, y)) << 8 | 77])
+            })
+            .into(),
+        ),
+    ];
+    for (name, picture) in pictures {
+        picture.save(directory.path().join(name)).unwrap();
+        for format in ["webp", "avif", "png", "jpeg"] {
+            let wish = format!("width=150,format={format}");
+            let told = command(directory.path(), &["adapt", name, "--image", &wish, "--json"]);
+            let text = String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
+            assert!(told.status.success(), "{name} {format}: {text}");
+        }
+    }
+}
+
 fn asked_of(origin: &Origin) -> Vec<String> {
     let requests = origin.take();
     requests.iter().map(|request| request.line().split(' ').nth(1).unwrap().to_owned()).collect()

@@ -114,6 +114,26 @@ fn what_must_not_be_coded_is_not() {
 }
 
 #[test]
+fn what_tells_of_the_original_is_not_said_of_another() {
+    // A tag that is none, and a word of somebody else.
+    let fields = "Content-Type: text/html\r\nETag: v1\r\nWeir-Adapt: nothing\r\n";
+    for cached in ["no-store", "max-age=600"] {
+        let fields = format!("{fields}Cache-Control: {cached}\r\n");
+        let (_origin, _weir, address) = front("compress \"gzip:4\"", move |_| dynamic(&fields));
+        for number in 0..2 {
+            let response = ask(address, "GET", "/", &[("accept-encoding", "gzip")]);
+            let said = response.headers.iter().filter(|(name, _)| name == "weir-adapt");
+            let said: Vec<&str> = said.map(|(_, value)| &**value).collect();
+            let is_kept = cached != "no-store" && number == 1;
+            assert_eq!(said, [if is_kept { "gzip;q=4" } else { "gzip;q=4;stream" }], "{cached}");
+            assert_eq!(response.header("etag"), None, "{cached}");
+            assert_eq!(text(&response), page());
+        }
+        assert_eq!(ask(address, "GET", "/", &[]).header("etag"), Some("v1"));
+    }
+}
+
+#[test]
 fn it_can_be_switched_off_and_limited() {
     let (_origin, _weir, address) = front("compress stream=#false", |_| dynamic(DYNAMIC));
     let response = ask(address, "GET", "/", &[("accept-encoding", "gzip")]);

@@ -205,6 +205,20 @@ fn hosts_and_paths_are_rewritten_as_configured() {
 }
 
 #[test]
+fn options_of_the_server_as_a_whole_are_asked_as_such() {
+    let origin = Origin::start(|_| ok("x"));
+    let (_weir, address) = before(&origin);
+    for (target, line) in [("*", "OPTIONS * HTTP/1.1"), ("/a", "OPTIONS /a HTTP/1.1")] {
+        assert_eq!(client::ask(address, "OPTIONS", target, &[]).status, 200);
+        assert_eq!(one(&origin).line(), line);
+    }
+    let site = format!(r#"route "/*" {{ proxy "{}/base"; }}"#, origin.url());
+    let (_weir, address) = Weir::front("", &site);
+    assert_eq!(client::ask(address, "OPTIONS", "*", &[]).status, 200);
+    assert_eq!(one(&origin).line(), "OPTIONS /base/ HTTP/1.1");
+}
+
+#[test]
 fn a_client_that_expects_100_gets_it_when_the_body_is_wanted() {
     let origin = Origin::start(|request| ok(&format!("{} bytes", request.body.len())));
     let (_weir, address) = before(&origin);

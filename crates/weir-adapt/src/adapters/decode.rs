@@ -26,7 +26,8 @@ const PIECE_BYTES: usize = 32 << 10;
 /// Undoes codings, given in the order in which they were applied.
 ///
 /// # Errors
-/// [`AdaptError::Codec`] for what is none of that coding, is cut off, or goes on behind its end;
+/// [`AdaptError::Codec`] for what is none of that coding, is cut off, or goes on behind its end,
+/// but for gzip, where that is padding to gzip(1) and browsers;
 /// [`AdaptError::Bomb`] and [`AdaptError::TooLarge`] for more than may come of it.
 pub fn decode(input: &[u8], codings: &[Coding], limits: &Limits) -> Result<Vec<u8>, AdaptError> {
     if codings.len() > CODINGS_MAX {
@@ -78,13 +79,34 @@ fn undo(input: &[u8], coding: Coding, by_ratio: u64, limit: u64) -> Result<Vec<u
         cause: format!("not decoded: {error}"),
     };
     match coding {
-        // Several members are one text (RFC 1952 §2.2).
-        Coding::Gzip => bounded(flate2::read::MultiGzDecoder::new(input), by_ratio, limit, failed),
+        Coding::Gzip => bounded(Members::new(input), by_ratio, limit, failed),
         Coding::Brotli => brotli(input, by_ratio, limit, failed),
         Coding::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(input).map_err(failed)?;
             decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(failed)?;
             bounded(decoder, by_ratio, limit, failed)
+        }
+    }
+}
+
+/// Members of gzip, which are one text (RFC 1952 §2.2), and padding behind them.
+struct Members<'i>(flate2::bufread::GzDecoder<&'i [u8]>);
+
+impl<'i> Members<'i> {
+    fn new(input: &'i [u8]) -> Members<'i> {
+        Members(flate2::bufread::GzDecoder::new(input))
+    }
+}
+
+impl Read for Members<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.0.read(room)?;
+            let rest = *self.0.get_ref();
+            if read > 0 || room.is_empty() || rest.is_empty() || !may_be(Coding::Gzip, rest) {
+                return Ok(read);
+            }
+            self.0 = flate2::bufread::GzDecoder::new(rest);
         }
     }
 }
@@ -284,10 +306,17 @@ mod tests {
         for coding in ALL {
             for more in [&b"x"[..], &[0; 40_000]] {
                 let longer = [&coded(&text, coding), more].concat();
-                let error = decode(&longer, &[coding], &LIMITS).unwrap_err();
-                assert!(matches!(error, AdaptError::Codec { .. }), "{coding:?}: {error}");
+                match decode(&longer, &[coding], &LIMITS) {
+                    Ok(padded) => assert!(coding == Coding::Gzip && padded == text, "{coding:?}"),
+                    Err(AdaptError::Codec { .. }) => assert_ne!(coding, Coding::Gzip),
+                    Err(error) => panic!("{coding:?}: {error}"),
+                }
             }
         }
+        let twice = [coded(b"one ", Coding::Gzip), coded(b"two", Coding::Gzip)].concat();
+        assert_eq!(decode(&twice, &[Coding::Gzip], &LIMITS).unwrap(), b"one two");
+        let torn = &twice[..twice.len() - 1];
+        assert!(decode(torn, &[Coding::Gzip], &LIMITS).is_err());
         assert!(decode(b"", &[Coding::Brotli], &LIMITS).is_err());
     }
 

@@ -95,8 +95,11 @@ fn forbid_calls() -> Result<(), seccompiler::Error> {
         let condition = SeccompCondition::new(protection, SeccompCmpArgLen::Dword, op, 0)?;
         Ok(vec![SeccompRule::new(vec![condition])?])
     };
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let always = |calls: &[i64]| -> BTreeMap<_, _> {
+        calls.iter().map(|call| (*call, Vec::new())).collect()
+    };
+    let mut rules = always(CALLS);
+    rules.extend(always(ANSWERED));
     // Allocators name their memory.
     let (length, op) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
     let names = SeccompCondition::new(0, length, op, PR_SET_VMA)?;
@@ -104,9 +107,33 @@ fn forbid_calls() -> Result<(), seccompiler::Error> {
     rules.insert(libc::SYS_mmap, never_run(2)?);
     rules.insert(libc::SYS_mprotect, never_run(2)?);
     let (kill, allow) = (SeccompAction::KillProcess, SeccompAction::Allow);
-    let program: BpfProgram = SeccompFilter::new(rules, kill, allow, arch)?.try_into()?;
-    seccompiler::apply_filter(&program)
+    let known: BpfProgram = SeccompFilter::new(rules, kill, allow, arch)?.try_into()?;
+    // Of two filters the stricter goes.
+    let (refuse, allow) = (SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow);
+    let refused = SeccompFilter::new(always(ANSWERED), allow, refuse, arch)?;
+    let refused: BpfProgram = refused.try_into()?;
+    seccompiler::apply_filter(&refused)?;
+    seccompiler::apply_filter(&known)
 }
+
+/// Calls by which C libraries ask about the machine before they do without: refused, and no reason
+/// to die. Landlock would refuse those of files as well.
+const ANSWERED: &[i64] = &[
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getcpu,
+    libc::SYS_getcwd,
+    libc::SYS_getrusage,
+    libc::SYS_ioctl,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_prlimit64,
+    libc::SYS_readlinkat,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_statx,
+    libc::SYS_uname,
+];
 
 /// Calls of the allocator, of the standard library's locks and clocks, and of the work itself.
 const CALLS: &[i64] = &[
@@ -137,6 +164,8 @@ const CALLS: &[i64] = &[
     libc::SYS_sched_yield,
     libc::SYS_sendmsg,
     libc::SYS_sigaltstack,
+    // Sorting asks how much memory there is.
+    libc::SYS_sysinfo,
     libc::SYS_tgkill,
     libc::SYS_write,
     libc::SYS_writev,

@@ -8,7 +8,7 @@ use zstd::stream::raw::{self, DParameter, InBuffer, Operation, OutBuffer};
 
 use crate::adapters::AdaptError;
 use crate::adapters::compress::Coding;
-use crate::adapters::decode::ZSTD_WINDOW_LOG_MAX;
+use crate::adapters::decode::{self, ZSTD_WINDOW_LOG_MAX};
 
 /// As a power of two: the largest there is (RFC 1951 §2).
 const GZIP_WINDOW_LOG: u8 = 15;
@@ -19,6 +19,8 @@ pub(super) struct Decoder {
     /// Without one it is at a beginning, or behind an end.
     member: Option<Member>,
     members: u64,
+    /// Its text has ended, and what comes is none.
+    is_padded: bool,
     /// What was put in and not taken yet.
     input: Bytes,
     /// Bytes that have come out.
@@ -43,7 +45,7 @@ struct Turn {
 
 impl Decoder {
     pub(super) fn new(coding: Coding) -> Decoder {
-        Decoder { coding, member: None, members: 0, input: Bytes::new(), made: 0 }
+        Decoder { coding, member: None, members: 0, is_padded: false, input: Bytes::new(), made: 0 }
     }
 
     /// Puts more in. All that was put in before must have been taken.
@@ -58,6 +60,10 @@ impl Decoder {
     pub(super) fn take(&mut self, room: &mut [u8]) -> Result<usize, AdaptError> {
         // Each turn but the last takes input.
         loop {
+            self.is_padded |= self.is_padding();
+            if self.is_padded {
+                self.input.clear();
+            }
             if self.member.is_none() && self.input.is_empty() {
                 return Ok(0);
             }
@@ -88,6 +94,13 @@ impl Decoder {
             None => Ok(()),
             Some(_) => Err(self.failed("cut off")),
         }
+    }
+
+    /// Whether what comes next is none of the text, but stands behind it: so gzip(1) and browsers
+    /// have it.
+    fn is_padding(&self) -> bool {
+        let is_behind = self.coding == Coding::Gzip && self.member.is_none() && self.members > 0;
+        is_behind && !decode::may_be(self.coding, &self.input)
     }
 
     fn turn(&mut self, room: &mut [u8]) -> Result<Turn, String> {

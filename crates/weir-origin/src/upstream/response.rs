@@ -167,7 +167,7 @@ impl ResponseBody {
     fn fail(&mut self, kind: ErrorKind, cause: impl Into<crate::error::BoxError>) -> OriginError {
         self.has_come();
         let Some(lease) = self.lease.take() else {
-            return OriginError::new(kind, "a plugin", cause);
+            return OriginError::new(kind, "made here", cause);
         };
         let group = &lease.slot.group;
         let error = OriginError::new(kind, &*group.servers[lease.slot.server].name, cause);

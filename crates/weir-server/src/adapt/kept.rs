@@ -38,7 +38,7 @@ impl Gathered {
     /// Whether it is what the client would have had anyway.
     fn is_like(&self, original: &Object) -> bool {
         let (body, mut at) = (original.body(), 0);
-        let mut is_next = |piece: &Bytes| {
+        let is_next = |piece: &Bytes| {
             let (start, mut left) = (at, &piece[..]);
             at += piece.len() as u64;
             body.slices(start..at).all(|part| {
@@ -47,7 +47,7 @@ impl Gathered {
                 first == part
             })
         };
-        self.bytes as u64 == body.len() && self.pieces.iter().all(|piece| is_next(piece))
+        self.bytes as u64 == body.len() && self.pieces.iter().all(is_next)
     }
 
     fn copied(&self, cache: &Cache) -> Option<Body> {

@@ -87,7 +87,8 @@ impl Fitted {
             Fit::Awaited(_) => self.original_but("pending"),
             Fit::Variant(variant, is_another) => {
                 let mut headers = self.original.headers().clone();
-                for name in OF_CONTENT {
+                // It has a tag of its own, if the original has one that can be read.
+                for name in OF_CONTENT.iter().chain([&header::ETAG]) {
                     headers.remove(name);
                 }
                 if *is_another {

@@ -156,6 +156,10 @@ fn origin_target(
     target: &Target,
     asked: &Uri,
 ) -> Result<Uri, Refusal> {
+    if asked.path() == "*" && source.path_prefix.is_empty() {
+        // OPTIONS for the server as a whole.
+        return Ok(Uri::from(PathAndQuery::from_static("*")));
+    }
     let mut path = target.forward.as_str();
     if source.strip_prefix
         && let Pattern::Prefix(prefix) = &route.pattern

@@ -163,8 +163,9 @@ fn describe(streamed: &Streamed, headers: &mut HeaderMap) {
     if let Some(token) = streamed.coding() {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(token));
     }
-    let detail = HeaderValue::try_from(streamed.detail());
-    headers.extend(detail.ok().map(|detail| (WEIR_ADAPT, detail)));
+    if let Ok(detail) = HeaderValue::try_from(streamed.detail()) {
+        headers.insert(WEIR_ADAPT, detail);
+    }
     if streamed.changes_pages() {
         headers.remove(header::LAST_MODIFIED);
         let tag = headers.remove(header::ETAG);

@@ -1,6 +1,8 @@
 //! `weir adapt`: one adaptation from the command line, by a helper and with the limits that a
 //! server has by default; and the helper itself.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -82,7 +84,7 @@ fn adapt_file(command: &Adapt, file: &Path, lists: Option<&Lists>) -> Result<Ada
     let steps = steps(command, &settings, lists)?;
     let arena = Arena::new(2 * FILE_BYTES_MAX).map_err(|error| Failure(error.to_string()))?;
     let input = read(file, &arena)?;
-    let before = input.len();
+    let (before, original) = (input.len(), input.clone());
     let tables = lists.and_then(Lists::table).map(|table| stored(&table, &arena));
     let job = Job {
         key: 0,
@@ -101,8 +103,10 @@ fn adapt_file(command: &Adapt, file: &Path, lists: Option<&Lists>) -> Result<Ada
             (Some(made), what)
         }
     };
-    if let (Some(made), Some(output)) = (&made, &command.output) {
-        std::fs::write(output, &made.body)
+    if let Some(output) = &command.output {
+        // What a client would be sent.
+        let sent = made.as_ref().map_or(&original, |made| &made.body);
+        std::fs::write(output, sent)
             .map_err(|error| Failure(format!("{}: {error}", output.display())))?;
     }
     Ok(Adapted { made, what, before })
@@ -137,11 +141,12 @@ fn run(job: Job, arena: Arena, settings: &weir_config::Adapt) -> Result<Outcome,
 
 fn read(file: &Path, arena: &Arena) -> Result<bytes::Bytes, Failure> {
     let failed = |what: &dyn std::fmt::Display| Failure(format!("{}: {what}", file.display()));
-    let len = std::fs::metadata(file).map_err(|error| failed(&error))?.len();
-    if len > FILE_BYTES_MAX {
-        return Err(failed(&format!("{len} bytes, of {FILE_BYTES_MAX} at most")));
+    // What is no regular file does not say how long it is.
+    let (mut content, opened) = (Vec::new(), File::open(file).map_err(|error| failed(&error))?);
+    let read = opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+    if read.map_err(|error| failed(&error))? as u64 > FILE_BYTES_MAX {
+        return Err(failed(&format!("more than {FILE_BYTES_MAX} bytes")));
     }
-    let content = std::fs::read(file).map_err(|error| failed(&error))?;
     stored(&content, arena)
 }
 

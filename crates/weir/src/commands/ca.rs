@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
@@ -26,7 +27,11 @@ fn create(command: &CaCreate) -> Result<(), Failure> {
     let hosts: Vec<String> =
         command.hosts.iter().map(|host| host.trim_start_matches("*.").to_lowercase()).collect();
     if let Some(host) = hosts.iter().find(|host| !is_name(host)) {
-        return Err(format!("{host:?} is no host name").into());
+        let why = match host.parse::<IpAddr>() {
+            Ok(_) => "is an address: authorities speak for host names",
+            Err(_) => "is no host name",
+        };
+        return Err(format!("{host:?} {why}").into());
     }
     let directory = &command.directory;
     fs::create_dir_all(directory).map_err(|error| said(directory, &error))?;
@@ -76,7 +81,10 @@ fn show(command: &CaShow) -> Result<(), Failure> {
 
 fn is_name(host: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    !host.is_empty() && host.bytes().all(known) && !host.starts_with('.') && !host.ends_with('.')
+    // What ends in a number is an address, or would be one (WHATWG URL, 3.5).
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    host.bytes().all(known) && !host.starts_with('.') && !last.is_empty() && !is_number
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {

@@ -40,6 +40,11 @@ pub(super) fn inspected(hosts: &str, trusts: bool, beside: &str) -> Inspected {
 
     let files = TempDir::new().unwrap();
     std::fs::write(files.path().join("own.pem"), own.cert.pem()).unwrap();
+    for address in ["127.0.0.1", "::1", "10.1", "a.1"] {
+        let refused = command(files.path(), &["ca", "create", ".", "--host", address]);
+        assert!(!refused.status.success(), "{address}");
+        assert!(!files.path().join("ca.key").exists());
+    }
     let made = command(files.path(), &["ca", "create", ".", "--host", "localhost"]);
     assert!(made.status.success(), "{made:?}");
     let again = command(files.path(), &["ca", "create", "."]);

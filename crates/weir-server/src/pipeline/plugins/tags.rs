@@ -76,8 +76,10 @@ pub(in crate::pipeline) fn weaken(headers: &mut HeaderMap) {
     let Some(value) = headers.get(header::ETAG) else { return };
     let weak = ETag::parse(value.as_bytes());
     let weak = weak.and_then(|tag| ETag { weak: true, ..tag }.to_value());
-    if let Some(weak) = weak {
-        headers.insert(header::ETAG, weak);
+    match weak {
+        Some(weak) => _ = headers.insert(header::ETAG, weak),
+        // It is none, but somebody might compare it.
+        None => _ = headers.remove(header::ETAG),
     }
 }
 
