@@ -150,7 +150,7 @@ fn every_setting_of_html() {
     let hosts: Vec<_> = html.hosts.iter().map(|host| (&*host.from, &*host.to)).collect();
     assert_eq!(hosts, [("old.example:80", "https://new.example"), ("10.0.0.5", "")]);
     assert_eq!(html.lazy_after, Some(2));
-    let srcset = Srcset { widths: vec![320, 640], parameter: text("w"), sizes: text("50vw") };
+    let srcset = Srcset { widths: vec![320, 640], parameter: text("w"), sizes: Some(text("50vw")) };
     assert_eq!(html.srcset, Some(srcset));
     assert!(html.strip_comments && html.strip_space);
     assert_eq!(parse_ok(&print(&config)), config);

@@ -357,6 +357,37 @@ fn stored_pages_are_changed_before_a_helper_has_done_it() {
     }
 }
 
+/// Whoever has a page as it was before it had rules does not keep it.
+#[test]
+fn pages_that_were_not_changed_are_not_confirmed() {
+    let served = |_: &str, request: &Received| {
+        let known = request.values("if-none-match").join(", ");
+        let dated = !request.values("if-modified-since").is_empty() && known.is_empty();
+        match known.contains("\"v1\"") || dated {
+            true => answer("304 Not Modified", "ETag: \"v1\"\r\n", b""),
+            false => answer("200 OK", DYNAMIC, PAGE.as_bytes()),
+        }
+    };
+    let (_origin, _weir, address) = front("", RULES, served);
+    let ask = |fields: &[(&str, &str)]| ask(address, "GET", "/", fields);
+    let tag = ask(&[]).header("etag").unwrap().to_owned();
+    assert!(tag.starts_with("W/\"v1-html"), "{tag}");
+    let date = "Sun, 22 Nov 2026 17:01:23 GMT";
+    let browser = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    for (fields, status) in [
+        (&[browser, ("if-none-match", "\"v1\"")][..], 200),
+        (&[browser, ("if-modified-since", date)], 200),
+        (&[browser, ("if-none-match", "\"v1\""), ("if-modified-since", date)], 200),
+        (&[browser, ("if-none-match", &tag)], 304),
+        (&[browser, ("if-none-match", &format!("\"v1\", {tag}"))], 304),
+        // What is no page has but the one form.
+        (&[("accept", "*/*"), ("if-none-match", "\"v1\"")], 304),
+        (&[("if-modified-since", date)], 304),
+    ] {
+        assert_eq!(ask(fields).status, status, "{fields:?}");
+    }
+}
+
 #[test]
 fn streams_can_be_switched_off() {
     let (_origin, _weir, address) = front("adapt { streams 0 }", RULES, |target, _| match target {

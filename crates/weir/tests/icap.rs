@@ -91,6 +91,41 @@ fn responses_are_judged_once_and_stored() {
 }
 
 #[test]
+fn what_is_changed_is_told_apart_from_what_it_was() {
+    let scanner = Scanner::start(|shown| {
+        if !shown.is_whole {
+            return Say::More;
+        }
+        // Its head is the origin's, as some services have it.
+        let head = shown.heads.split("\r\n\r\n").nth(1).unwrap();
+        match shown.heads.contains("/own") {
+            true => Say::Instead(format!("{head}\r\n\r\n").replace("v1", "v9"), "other".to_owned()),
+            false => Say::Instead(format!("{head}\r\n\r\n"), "other".to_owned()),
+        }
+    });
+    let origin = Origin::start(|_| {
+        let date =
+            "Last-Modified: Sun, 22 Nov 2026 17:01:23 GMT\r\nRepr-Digest: sha-256=:AA==:\r\n";
+        answer("200 OK", &format!("{STORED}{date}ETag: \"v1\"\r\n"), b"text")
+    });
+    let icap = format!("icap \"x\" {{ respmod \"icap://{}/r\"; }}\n", scanner.address);
+    let site = format!("route \"/*\" {{ proxy \"{}\"; icap \"x\"; }}", origin.url());
+    let (_weir, address) = Weir::front(&icap, &site);
+    for (path, tag) in [("/", "\"v1-icap\""), ("/own", "\"v9\"")] {
+        for _ in 0..2 {
+            let response = ask(address, "GET", path, &[]);
+            assert_eq!(text(&response), "other");
+            assert_eq!(response.header("etag"), Some(tag));
+            for name in ["last-modified", "repr-digest"] {
+                assert_eq!(response.header(name), None, "{name}");
+            }
+        }
+        assert_eq!(ask(address, "GET", path, &[("if-none-match", "\"v1\"")]).status, 200);
+        assert_eq!(ask(address, "GET", path, &[("if-none-match", tag)]).status, 304);
+    }
+}
+
+#[test]
 fn what_is_found_is_not_sent() {
     let scanner = Scanner::start(scan);
     let (_origin, _weir, address) = front(&scanner, "respmod \"icap://ADDRESS/respmod\";");

@@ -71,7 +71,7 @@ impl Build<'_, '_> {
 
     fn srcset(&mut self, line: &Line) -> Option<Srcset> {
         let widths = self.widths(line, SRCSET_WIDTHS_MAX);
-        Some(Srcset { widths, parameter: line.value("parameter")?, sizes: line.value("sizes")? })
+        Some(Srcset { widths, parameter: line.value("parameter")?, sizes: line.value("sizes") })
     }
 
     pub(super) fn ads(&mut self, line: &Line, route: &Line) -> Option<Ads> {

@@ -2,7 +2,7 @@
 
 use crate::rules::PATH;
 use crate::rules::html::{ATTRIBUTE, HOST_FROM, HOST_TO, MARKUP, PARAMETER, SELECTOR, VALUE};
-use crate::table::Presence::{Repeated, Required, Within};
+use crate::table::Presence::{Optional, Repeated, Required, Within};
 use crate::table::{Block, Key, Slot, key, slot};
 use crate::value::Kind;
 
@@ -113,8 +113,9 @@ pub(crate) const HTML: &[Key] = &[
             slot(
                 "sizes",
                 Kind::Text(&VALUE),
-                Within("100vw"),
-                "How wide an image is shown that has no `width` and no `sizes`.",
+                Optional("images with a `width` or with `sizes` alone get `srcset`"),
+                "How wide an image is shown that has no `width` and no `sizes`: without any of these, it \
+                 would be shown as wide as the window.",
             ),
         ],
         repeats: false,

@@ -89,8 +89,8 @@ pub struct Srcset {
     pub widths: Vec<u32>,
     /// The query's parameter.
     pub parameter: String,
-    /// How wide an image is shown whose page does not say so.
-    pub sizes: String,
+    /// How wide an image is shown whose page does not say so; `None`: those stay as they are.
+    pub sizes: Option<String>,
 }
 
 /// `ads` in a route.

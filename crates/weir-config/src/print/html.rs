@@ -31,7 +31,9 @@ impl Printer {
                 let widths: Vec<String> = srcset.widths.iter().map(u32::to_string).collect();
                 let mut line = format!("srcset {}", widths.join(" "));
                 property(&mut line, "parameter", quote(&srcset.parameter));
-                property(&mut line, "sizes", quote(&srcset.sizes));
+                if let Some(sizes) = &srcset.sizes {
+                    property(&mut line, "sizes", quote(sizes));
+                }
                 out.line(line);
             }
             match (html.strip_comments, html.strip_space) {

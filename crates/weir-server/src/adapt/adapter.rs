@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName};
+use http::request::Parts;
 use http::{HeaderValue, StatusCode, Uri};
 use weir_http::cache_control;
 
@@ -66,12 +67,44 @@ pub(crate) struct Asked<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// What its query asks of pictures, as far as that has been read.
     pub(crate) queried: Queried,
+    /// Accept-Encoding as the client sent it, if plugins have taken it off.
+    pub(crate) accepts: Option<&'a Accepts>,
+}
+
+/// Accept-Encoding as a client sent it, kept with a request that a plugin has taken it off: that
+/// is so that its origin codes nothing, and says nothing of what the client takes.
+#[derive(Clone)]
+pub(crate) struct Accepts(HeaderMap);
+
+impl Accepts {
+    /// Keeps what is not in the fields that a plugin has `left`.
+    pub(crate) fn keep(head: &mut Parts, left: &HeaderMap) {
+        let name = &header::ACCEPT_ENCODING;
+        if left.contains_key(name) || !head.headers.contains_key(name) {
+            return;
+        }
+        let values = head.headers.get_all(name).into_iter();
+        let kept = values.map(|value| (name.clone(), value.clone())).collect();
+        head.extensions.insert(Accepts(kept));
+    }
 }
 
 impl<'a> Asked<'a> {
     /// A request whose query nobody has read.
     pub(crate) fn new(uri: &'a Uri, headers: &'a HeaderMap) -> Asked<'a> {
-        Asked { uri, headers, queried: Queried::Unread }
+        Asked { uri, headers, queried: Queried::Unread, accepts: None }
+    }
+
+    /// One that may have passed plugins.
+    pub(crate) fn of(head: &'a Parts) -> Asked<'a> {
+        let accepts = head.extensions.get::<Accepts>();
+        Asked { accepts, ..Asked::new(&head.uri, &head.headers) }
+    }
+
+    /// The fields that say which codings the client takes.
+    pub(super) fn encodings(&self) -> &'a HeaderMap {
+        let kept = self.accepts.filter(|_| !self.headers.contains_key(header::ACCEPT_ENCODING));
+        kept.map_or(self.headers, |kept| &kept.0)
     }
 
     /// Whether the client asks for what is stored as it is (RFC 9111 §5.2.1.6). That is about how

@@ -34,7 +34,7 @@ impl Compress {
         if asked.forbids_transformation() {
             return Err("no-transform");
         }
-        let best = negotiate::accept_encoding(asked.headers, &self.accepted);
+        let best = negotiate::accept_encoding(asked.encodings(), &self.accepted);
         let at = self.accepted.iter().position(|coding| Some(*coding) == best);
         at.and_then(|at| self.settings.formats.get(at)).ok_or("not-accepted")
     }

@@ -247,15 +247,26 @@ fn codings(headers: &HeaderMap) -> Option<Vec<Coding>> {
 /// that it came with, in its head and in its text.
 fn nonce(headers: &HeaderMap) -> Option<&str> {
     let policies = headers.get_all(header::CONTENT_SECURITY_POLICY).into_iter();
-    let mut sources = policies
-        .filter_map(|policy| policy.to_str().ok())
-        .flat_map(|policy| policy.split([' ', ';', ',', '\t']));
-    sources.find_map(|source| {
-        let nonce = source.strip_prefix("'nonce-")?.strip_suffix('\'')?;
-        let known = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte);
-        (!nonce.is_empty() && nonce.bytes().all(known)).then_some(nonce)
+    let policies = policies.filter_map(|policy| policy.to_str().ok());
+    // The name first, then what is allowed (CSP Level 3, section 2.2).
+    let directives = policies.flat_map(|policy| policy.split([';', ','])).filter_map(|directive| {
+        let mut words = directive.split_ascii_whitespace();
+        Some((words.next()?, words))
+    });
+    let directives: Vec<_> = directives.collect();
+    NONCE_OF.iter().find_map(|name| {
+        let named = directives.iter().filter(|(one, _)| one.eq_ignore_ascii_case(name));
+        named.flat_map(|(_, sources)| sources.clone()).find_map(|source| {
+            let nonce = source.strip_prefix("'nonce-")?.strip_suffix('\'')?;
+            let known = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte);
+            (!nonce.is_empty() && nonce.bytes().all(known)).then_some(nonce)
+        })
     })
 }
+
+/// Whose nonce is taken: what speaks of scripts first, the closest (CSP Level 3, section 6.8.3).
+const NONCE_OF: [&str; 5] =
+    ["script-src-elem", "script-src", "default-src", "style-src-elem", "style-src"];
 
 /// What a configuration says, as the rewriter has it.
 pub fn rewriting(settings: &config::Html) -> Rewriting {
@@ -311,6 +322,12 @@ mod tests {
         for (policies, expected) in [
             (&["script-src 'self' 'nonce-aB3+/=='; img-src *"][..], Some("aB3+/==")),
             (&["default-src 'self'", "script-src 'nonce-x'"], Some("x")),
+            (&["style-src 'nonce-st'; Script-Src 'nonce-sc'"], Some("sc")),
+            (&["default-src 'nonce-d'; script-src 'nonce-s', img-src 'nonce-i'"], Some("s")),
+            (&["script-src 'nonce-s'", "script-src-elem 'self' 'nonce-e'"], Some("e")),
+            (&["default-src 'nonce-d'; style-src 'nonce-s'"], Some("d")),
+            (&["style-src 'nonce-s'"], Some("s")),
+            (&["img-src 'nonce-i'; ;"], None),
             (&["script-src 'nonce-a\"><script>'"], None),
             (&["script-src 'nonce-'"], None),
             (&["script-src 'self'"], None),

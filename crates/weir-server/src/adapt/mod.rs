@@ -29,7 +29,7 @@ use self::declined::Declined;
 use self::effort::Effort;
 use self::group::Group;
 use crate::error::StartError;
-pub(crate) use adapter::{Asked, Shape};
+pub(crate) use adapter::{Accepts, Asked, Shape};
 pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, field};
 pub use ads_trial::{AdsAnswer, AdsRequest, judge as judge_ads};
 pub(crate) use effort::is_draft;

@@ -185,6 +185,11 @@ impl Offers {
         self.adapters.iter().any(|adapter| adapter.streams())
     }
 
+    /// Whether pages that are not stored become others while they come.
+    pub(crate) fn streams_pages(&self) -> bool {
+        self.adapters.iter().any(|adapter| adapter.streams() && adapter.decodes())
+    }
+
     /// Says in a response's fields what decides about those that are coded while they come.
     pub(crate) fn vary_of_streams(&self, headers: &mut HeaderMap) {
         let adapters = self.adapters.iter().filter(|adapter| adapter.streams());

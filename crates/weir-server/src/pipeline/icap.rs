@@ -22,11 +22,13 @@ use weir_icap::{Content as Body, Failed, IcapError, Modified, Shown};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 use weir_plugin::Answer;
 
+use super::adapt::OF_CONTENT;
 use super::client_body::Verdict;
 use super::content::Content;
 use super::gather;
 use super::plugins::{self, Filled};
 use super::refuse::{self, Refusal};
+use crate::adapt::tag_of;
 use crate::body::{BodyError, ReplyBody};
 use crate::body_budget::Charge;
 use crate::connection::Connection;
@@ -187,13 +189,29 @@ pub(super) async fn filled(
             Filled::as_it_is(Response::from_parts(parts, ResponseBody::made(content)))
         }
         Ok(Modified::Response(changed, content)) => {
+            let origins = std::mem::replace(&mut parts.headers, changed.headers);
+            tell_apart(&origins, &mut parts.headers);
             parts.status = changed.status;
-            parts.headers = changed.headers;
             let content = content.unwrap_or_else(nothing);
             Filled::as_it_is(Response::from_parts(parts, ResponseBody::made(content)))
         }
         Ok(Modified::Request(..)) => instead(icap, &bad("a request in a response's place")),
         Err(error) => instead(icap, &unanswered(&error)),
+    }
+}
+
+/// Another content than the origin's has another tag, no date that might be the origin's, and no
+/// digests of that, whatever its service has left there.
+fn tell_apart(origins: &HeaderMap, headers: &mut HeaderMap) {
+    let of_bytes = OF_CONTENT.into_iter().filter(|name| *name != header::CONTENT_ENCODING);
+    for name in of_bytes.chain([header::LAST_MODIFIED, header::ETAG]) {
+        if origins.get(&name) != headers.get(&name) {
+            continue;
+        }
+        let left = headers.remove(&name).filter(|_| name == header::ETAG);
+        if let Some(tag) = left.and_then(|tag| tag_of(&tag, "icap")) {
+            headers.insert(name, tag);
+        }
     }
 }
 

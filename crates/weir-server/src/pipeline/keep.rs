@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Uri;
-use http::header::HeaderMap;
 use http::request::Parts;
 use weir_cache::{Fill, Object};
 
@@ -19,8 +17,8 @@ use crate::record::Record;
 pub(super) struct Keep {
     connection: Arc<Connection>,
     route: Arc<Route>,
-    uri: Uri,
-    headers: HeaderMap,
+    /// As far as adapters ask about it.
+    request: Parts,
     /// Of the route's cache, where the original lies.
     part: u64,
     original: Original,
@@ -52,8 +50,7 @@ impl Keep {
         Some(Keep {
             connection: Arc::clone(record.connection()),
             route: Arc::clone(record.route()?),
-            uri: request.uri.clone(),
-            headers: request.headers.clone(),
+            request: request.clone(),
             part,
             original,
             streamed,
@@ -73,7 +70,7 @@ impl Keep {
             Original::Coming(fill) => fill.stored(),
         };
         let Some(original) = original else { return };
-        let asked = Asked::new(&self.uri, &self.headers);
+        let asked = Asked::of(&self.request);
         let made = (&self.streamed, &self.gathered, page);
         adapt::keep(&self.connection, &self.route, &asked, (&original, self.part), made);
     }

@@ -397,7 +397,7 @@ fn hit(
 
     // Adapt.
     let connection = record.connection();
-    let asked = Asked { headers: &head.headers, uri: &head.uri, queried };
+    let asked = Asked { queried, ..Asked::of(&head) };
     let fitted = adapt::fit(connection, &route, &asked, object, variant, now_ms);
     if fitted.is_awaited() {
         let (connection, since) = (Arc::clone(connection), tokio::time::Instant::now());

@@ -118,6 +118,6 @@ fn age(ask: &Ask, cache: CacheResult, age_s: u64) -> Option<HeaderValue> {
 
 impl Ask {
     fn asked(&self) -> Asked<'_> {
-        Asked::new(&self.head.uri, &self.head.headers)
+        Asked::of(&self.head)
     }
 }

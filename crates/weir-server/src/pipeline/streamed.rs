@@ -60,7 +60,7 @@ pub(super) fn fit(
     let sent = headers.clone();
     let shape = Shape::new(status, &sent, len);
     offers.vary(&shape, headers);
-    let asked = Asked::new(&request.uri, &request.headers);
+    let asked = Asked::of(request);
     let fitted = choose(record, offers, &asked, &shape, &whole).and_then(|streamed| {
         let mut described = sent.clone();
         describe(&streamed, &mut described);
@@ -201,7 +201,7 @@ fn confirm(offers: &Offers, request: &Parts, headers: &mut HeaderMap) {
 /// that date may have been adapted while it was sent: no part of the original goes on with it.
 pub(super) fn ask_for_all(route: &Route, request: &Parts, headers: &mut HeaderMap) {
     let Some(offers) = route.offers.as_deref() else { return };
-    let asked = Asked::new(&request.uri, &request.headers);
+    let asked = Asked::of(request);
     if is_by_date(headers) && offers.may_stream(&asked) {
         headers.remove(header::RANGE);
         headers.remove(header::IF_RANGE);
@@ -213,6 +213,9 @@ pub(super) fn ask_for_all(route: &Route, request: &Parts, headers: &mut HeaderMa
 /// the same (RFC 9110 §13.1.2). And a variant has its name in its tag.
 pub(super) fn ask_for_originals(route: &Route, headers: &mut HeaderMap) {
     let Some(offers) = route.offers.as_deref() else { return };
+    if offers.streams_pages() && wants_page(headers) {
+        forget_originals(offers, headers);
+    }
     let lines: Vec<HeaderValue> =
         headers.get_all(header::IF_NONE_MATCH).into_iter().cloned().collect();
     let tags = || lines.iter().flat_map(|line| etag::list(line.as_bytes()));
@@ -235,5 +238,26 @@ pub(super) fn ask_for_originals(route: &Route, headers: &mut HeaderMap) {
         && !originals.is_empty()
     {
         headers.insert(header::IF_NONE_MATCH, value);
+    }
+}
+
+/// Whether a request is one for a page, as browsers send it.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).into_iter();
+    let page = b"text/html";
+    accepted.any(|line| line.as_bytes().windows(page.len()).any(|at| at.eq_ignore_ascii_case(page)))
+}
+
+/// Takes conditions away that tell of an original: a page that its origin confirms as such would
+/// stay as it was before rules were there for it, or a place. Changed pages have no date.
+fn forget_originals(offers: &Offers, headers: &mut HeaderMap) {
+    headers.remove(header::IF_MODIFIED_SINCE);
+    let lines = headers.get_all(header::IF_NONE_MATCH).into_iter();
+    let tags = lines.flat_map(|line| etag::list(line.as_bytes()));
+    let own = tags.filter(|tag| offers.original_of(tag.opaque).is_some());
+    let own: Vec<HeaderValue> = own.filter_map(|tag| tag.to_value()).collect();
+    headers.remove(header::IF_NONE_MATCH);
+    for tag in own {
+        headers.append(header::IF_NONE_MATCH, tag);
     }
 }

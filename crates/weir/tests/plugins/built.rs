@@ -53,6 +53,31 @@ fn body_replace() {
     assert_eq!(origin.take().len(), 2);
 }
 
+/// It takes Accept-Encoding off, for its origin: what clients take is another matter.
+#[test]
+fn body_replace_and_compression() {
+    let config = kdl(r#"{"replace": {"old": "new"}}"#);
+    let body = "the old text. ".repeat(200);
+    let origin = Origin::start(move |request| {
+        assert!(request.values("accept-encoding").is_empty());
+        let fields = "Content-Type: text/html\r\nCache-Control: max-age=60\r\n";
+        answer("200 OK", fields, body.as_bytes())
+    });
+    let site = setup().built("body-replace", &config).run(&format!(
+        r#"route "/*" {{ proxy "{0}"; use "body-replace" at="fill"; compress "gzip:4"; }}"#,
+        origin.url()
+    ));
+    let mut client = site.connect();
+    for said in ["gzip;q=4;stream", "gzip;q=4"] {
+        let got = client.ask("GET", "/", &[("Accept-Encoding", "gzip")]).unwrap();
+        assert_eq!(got.header("weir-adapt"), Some(said));
+        assert_eq!(got.header("content-encoding"), Some("gzip"));
+    }
+    let got = client.ask("GET", "/", &[("Accept-Encoding", "br")]).unwrap();
+    assert_eq!(got.header("weir-adapt"), Some("original;reason=not-accepted"));
+    assert!(got.body == "the new text. ".repeat(200).as_bytes());
+}
+
 #[test]
 fn token_check_asks_another_server() {
     // SHA-256 of "secret".

@@ -55,19 +55,26 @@ fn widths(
     if image.has_attribute("srcset") {
         return Ok(false);
     }
-    let Some(src) = image.get_attribute("src").filter(|src| is_own(src)) else { return Ok(false) };
+    let is_fit = |src: &String| is_own(src) && !asks(src, &srcset.parameter);
+    let Some(src) = image.get_attribute("src").filter(is_fit) else { return Ok(false) };
     let shown: Option<u32> = image
         .get_attribute("width")
         .and_then(|width| width.trim().parse().ok())
         .filter(|width| *width > 0);
+    let sizes = match (image.has_attribute("sizes"), shown, &srcset.sizes) {
+        (true, ..) => None,
+        (false, Some(shown), _) => Some(format!("{shown}px")),
+        (false, None, Some(sizes)) => Some(sizes.clone()),
+        // It would be shown as wide as the window (HTML, 4.8.4.2.1), whatever it is.
+        (false, None, None) => return Ok(false),
+    };
     let most = shown.map_or(u32::MAX, |shown| shown.saturating_mul(DENSITY_MAX));
     // The first that is wide enough, and all below.
     let enough = srcset.widths.iter().copied().filter(|width| *width >= most).min();
     let wanted = srcset.widths.iter().filter(|width| **width <= enough.unwrap_or(most));
     let candidates: Vec<String> = wanted.map(|width| candidate(&src, srcset, *width)).collect();
     image.set_attribute("srcset", &candidates.join(", "))?;
-    if !image.has_attribute("sizes") {
-        let sizes = shown.map_or_else(|| srcset.sizes.clone(), |shown| format!("{shown}px"));
+    if let Some(sizes) = sizes {
         image.set_attribute("sizes", &sizes)?;
     }
     Ok(true)
@@ -83,6 +90,14 @@ fn is_own(src: &str) -> bool {
     is_plain && is_relative && extension.is_some_and(|extension| EXTENSIONS.contains(&&*extension))
 }
 
+/// Whether its URL says how wide it shall be, or is signed as it is.
+fn asks(src: &str, parameter: &str) -> bool {
+    let query = src.split_once('?').map_or("", |(_, query)| query);
+    let pairs = query.split('&').map(|pair| pair.strip_prefix("amp;").unwrap_or(pair));
+    let mut names = pairs.map(|pair| pair.split('=').next().unwrap_or_default());
+    names.any(|name| name == parameter || name == "signature")
+}
+
 fn candidate(src: &str, srcset: &Srcset, width: u32) -> String {
     // Attributes are written as they are in the page's text.
     let joint = if src.contains('?') { "&amp;" } else { "?" };
@@ -92,6 +107,20 @@ fn candidate(src: &str, srcset: &Srcset, width: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_that_say_how_wide_are_told_from_others() {
+        for (src, expected) in [
+            ("/a.jpg", false),
+            ("/a.jpg?v=2&other=width", false),
+            ("/a.jpg?width=50", true),
+            ("/a.jpg?v=2&amp;width=50", true),
+            ("/a.jpg?v=2&width", true),
+            ("/a.jpg?quality=50&signature=00", true),
+        ] {
+            assert_eq!(asks(src, "width"), expected, "{src}");
+        }
+    }
 
     #[test]
     fn own_images_are_told_from_others() {

@@ -113,8 +113,8 @@ pub struct Srcset {
     pub parameter: String,
     /// In pixels.
     pub widths: Vec<u32>,
-    /// How wide an image is shown whose page does not say so.
-    pub sizes: String,
+    /// How wide an image is shown whose page does not say so; `None`: those stay as they are.
+    pub sizes: Option<String>,
 }
 
 /// What is taken out of a page.

@@ -111,8 +111,22 @@ fn the_nonce_is_put_in_its_places() {
 }
 
 #[test]
+fn images_that_nobody_knows_the_width_of_stay() {
+    let srcset = Srcset { parameter: text("w"), widths: vec![320, 640], sizes: None };
+    let images = Images { lazy_after: None, srcset: Some(srcset) };
+    let html = Html { images, ..Html::default() };
+    check(
+        &html,
+        "<img src=/a.jpg><img src=/b.jpg width=160><img src=/c.jpg sizes=50vw>",
+        "<img src=/a.jpg><img src=/b.jpg width=160 srcset=\"/b.jpg?w=320 320w\" sizes=\"160px\">\
+         <img src=/c.jpg sizes=50vw srcset=\"/c.jpg?w=320 320w, /c.jpg?w=640 640w\">",
+    );
+}
+
+#[test]
 fn images_get_what_they_lack() {
-    let srcset = Srcset { parameter: text("w"), widths: vec![320, 640, 1280], sizes: text("90vw") };
+    let srcset =
+        Srcset { parameter: text("w"), widths: vec![320, 640, 1280], sizes: Some(text("90vw")) };
     let images = Images { lazy_after: Some(1), srcset: Some(srcset) };
     let html = Html { images, ..Html::default() };
     check(
@@ -226,7 +240,7 @@ fn what_is_hidden_goes() {
 /// All kinds of things to do, none of which finds anything in the pages below.
 fn nothing_matches() -> Rewriting {
     let hide = Hide { remove: vec![text(".nowhere")], table: Some(0), ..Hide::default() };
-    let srcset = Srcset { parameter: text("w"), widths: vec![1], sizes: text("1vw") };
+    let srcset = Srcset { parameter: text("w"), widths: vec![1], sizes: Some(text("1vw")) };
     let html = Html {
         rules: vec![
             rule("nowhere", Action::Remove),

@@ -254,7 +254,7 @@ mod tests {
             let query = ImageQuery { refuses, ..listed() };
             let queried = query.judge(&uri("/a?width=320")).unwrap();
             let asked = |target| {
-                query.asked(&Asked { uri: &uri(target), headers: &headers, queried }).is_some()
+                query.asked(&Asked { queried, ..Asked::new(&uri(target), &headers) }).is_some()
             };
             // Of what nobody had to know, the request itself is asked.
             assert_eq!((asked("/a"), asked("/a?width=640")), (refuses, true), "{refuses}");

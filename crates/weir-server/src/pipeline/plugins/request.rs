@@ -17,6 +17,7 @@ use super::super::client_body::ClientBody;
 use super::super::content::Content;
 use super::Shower;
 use super::framing::{self, FRAMING, Held, keep};
+use crate::adapt::Accepts;
 use crate::connection::Connection;
 use crate::live::Route;
 
@@ -146,6 +147,7 @@ pub(super) fn change(head: &mut Parts, changed: RequestHead) -> Result<String, F
         let host = HeaderValue::from_str(&changed.authority).map_err(|_| invalid("authority"))?;
         headers.insert(header::HOST, host);
     }
+    Accepts::keep(head, &headers);
     head.uri = uri;
     head.method = changed.method;
     head.headers = headers;
