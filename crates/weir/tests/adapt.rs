@@ -319,6 +319,7 @@ fn helpers_may_do_nothing_and_end_with_the_server() {
             line.trim_start_matches(':').trim().to_owned()
         };
         assert_eq!(value("Seccomp"), "2", "filtered");
+        assert_eq!(value("CapEff"), "0000000000000000", "nor more rights than anybody");
         assert_eq!(value("NoNewPrivs"), "1");
         assert_eq!(value("Threads"), "1");
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -180,7 +180,7 @@ fn what_cannot_be_decoded_is_no_whole_response() {
         let body = match target {
             "/bomb" => bomb.clone(),
             "/torn" => coded("gzip", PAGE.as_bytes())[..40].to_vec(),
-            _ => PAGE.as_bytes().to_vec(),
+            _ => [b"\x1f\x8b\x08", PAGE.as_bytes()].concat(),
         };
         answer("200 OK", &fields, &body)
     });
@@ -385,6 +385,41 @@ fn pages_that_were_not_changed_are_not_confirmed() {
         (&[("if-modified-since", date)], 304),
     ] {
         assert_eq!(ask(fields).status, status, "{fields:?}");
+    }
+}
+
+/// What is not what it says is nothing to break off for: it goes as it came.
+#[test]
+fn pages_that_are_not_coded_as_they_say_are_sent_as_they_are() {
+    let served = |target: &str, _: &Received| {
+        let fields = if target.starts_with("/stored") { STORED } else { DYNAMIC };
+        let coding = if target.ends_with("zstd") { "zstd" } else { "gzip" };
+        let fields = format!("{fields}Content-Encoding: {coding}\r\n");
+        match target.contains("slowly") {
+            false => answer("200 OK", &fields, PAGE.as_bytes()),
+            true => {
+                let head =
+                    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n", PAGE.len());
+                let pause = Step::Pause(Duration::from_millis(50));
+                let (first, rest) = PAGE.as_bytes().split_at(10);
+                vec![
+                    Step::Send(head.into_bytes()),
+                    pause.clone(),
+                    Step::Send(first.to_vec()),
+                    pause,
+                    Step::Send(rest.to_vec()),
+                ]
+            }
+        }
+    };
+    let (_origin, _weir, address) = front("", RULES, served);
+    let paths = ["/gzip", "/zstd", "/slowly-gzip"];
+    for path in paths.iter().flat_map(|path| [(*path).to_owned(), format!("/stored{path}")]) {
+        let response = get(address, &path, "gzip, zstd");
+        assert_eq!(response.header("weir-adapt"), Some("original;reason=failed"), "{path}");
+        assert_eq!(response.body, PAGE.as_bytes(), "{path}");
+        assert_eq!(response.header("content-length"), Some(&*PAGE.len().to_string()), "{path}");
+        assert!(response.header("content-encoding").is_some(), "{path}");
     }
 }
 

@@ -8,6 +8,7 @@ use landlock::{
     Scope,
 };
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
@@ -55,6 +56,9 @@ pub(super) fn enter(confinement: &Confinement) -> io::Result<Vec<String>> {
     limit(Resource::Nofile, DESCRIPTORS_MAX)?;
     limit(Resource::Core, 0)?;
     rustix::thread::set_no_new_privs(true)?;
+    // Those of whoever has started the server, perhaps all.
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     lacks.extend(forbid_files().map_err(io::Error::other)?);
     forbid_calls().map_err(io::Error::other)?;
     Ok(lacks)

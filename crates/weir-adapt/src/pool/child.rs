@@ -73,7 +73,8 @@ impl Helper {
             .current_dir("/")
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
+            // It says what it has to say by its socket: the log is the server's.
+            .stderr(Stdio::null())
             .spawn()?;
         if let Some(cgroup) = &settings.cgroup {
             cgroup.take(child.id());

@@ -40,6 +40,11 @@ impl FillReader {
         poll_fn(|cx| self.poll_chunk(cx)).await
     }
 
+    /// Waits for the first bytes. Nothing is read meanwhile. Cancel safe.
+    pub async fn begun(&mut self) {
+        poll_fn(|cx| self.fill.poll_begun(self.slot, cx)).await;
+    }
+
     /// Waits until it is known whether the body is stored, and as what; `None` if it [is
     /// not](crate::NotStored). Nothing is read meanwhile. Cancel safe.
     ///

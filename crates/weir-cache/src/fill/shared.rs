@@ -90,6 +90,23 @@ impl Fill {
         self.state.lock().stored.clone()
     }
 
+    /// What has been written first, if that has not been given up.
+    pub fn beginning(&self) -> Bytes {
+        let state = self.state.lock();
+        let first = state.segments.front().filter(|segment| segment.start == 0);
+        first.map(|segment| segment.bytes.clone()).unwrap_or_default()
+    }
+
+    /// Ready as soon as anything is written, or that is known not to come.
+    pub(super) fn poll_begun(&self, slot: usize, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.written > 0 || state.end.is_some() {
+            return Poll::Ready(());
+        }
+        state.readers[slot].wait(cx);
+        Poll::Pending
+    }
+
     /// A reader from the first byte on.
     ///
     /// # Errors

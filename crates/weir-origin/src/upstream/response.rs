@@ -32,6 +32,8 @@ pub struct ResponseBody {
     timer: Timer,
     /// The timer runs: the last poll had to wait.
     waiting: bool,
+    /// What was read of it before it was its turn.
+    ahead: Option<Result<Frame<Bytes>, OriginError>>,
     /// Who sends it.
     peer: Option<Arc<Peer>>,
     /// Where its end is noted.
@@ -110,6 +112,19 @@ impl ResponseBody {
     /// Whose response it is, unless somebody made it.
     pub fn peer(&self) -> Option<&Arc<Peer>> {
         self.peer.as_ref()
+    }
+
+    /// Waits for the beginning, which stays there to be read. Cancel safe.
+    pub async fn begin(&mut self) {
+        if self.ahead.is_none() {
+            self.ahead = std::future::poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
+        }
+    }
+
+    /// What [`ResponseBody::begin`] has found; nothing for a body without content.
+    pub fn beginning(&self) -> Bytes {
+        let frame = self.ahead.as_ref().and_then(|ahead| ahead.as_ref().ok());
+        frame.and_then(Frame::data_ref).cloned().unwrap_or_default()
     }
 
     /// Has the moment noted at which the body ends, complete or not.
@@ -201,6 +216,9 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, OriginError>>> {
         let this = self.get_mut();
+        if let Some(frame) = this.ahead.take() {
+            return Poll::Ready(Some(frame));
+        }
         match this.poll_source(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 this.waiting = false;
@@ -227,10 +245,24 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.has_ended()
+        self.ahead.is_none() && self.has_ended()
     }
 
     fn size_hint(&self) -> SizeHint {
+        let (mut hint, ahead) = (self.size_left(), self.beginning().len() as u64);
+        let (least, most) = (hint.lower() + ahead, hint.upper().map(|most| most + ahead));
+        // The upper bound first: it may not be below the other.
+        if let Some(most) = most {
+            hint.set_upper(most);
+        }
+        hint.set_lower(least);
+        hint
+    }
+}
+
+impl ResponseBody {
+    /// What its source is still to send.
+    fn size_left(&self) -> SizeHint {
         if self.bodiless {
             return SizeHint::with_exact(0);
         }
@@ -249,7 +281,8 @@ impl Body for ResponseBody {
 impl From<Source> for ResponseBody {
     fn from(source: Source) -> ResponseBody {
         let (bodiless, lease, timer, waiting) = (false, None, Timer::default(), false);
-        ResponseBody { source, bodiless, lease, timer, waiting, peer: None, end: None }
+        let (ahead, peer, end) = (None, None, None);
+        ResponseBody { source, bodiless, lease, timer, waiting, ahead, peer, end }
     }
 }
 

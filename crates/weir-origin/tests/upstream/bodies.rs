@@ -45,6 +45,36 @@ async fn a_truncated_body_is_an_error_not_an_end() {
 }
 
 #[tokio::test]
+async fn what_was_looked_at_is_still_there() {
+    for (answer, beginning, expected) in [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwhole", "whole", Ok("whole")),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "", Ok("")),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n1\r\ny\r\n0\r\n\r\n",
+            "x",
+            Ok("xy"),
+        ),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", "", Err(ErrorKind::Truncated)),
+    ] {
+        let (address, _) = origin(move |_, _| Act::Last(answer.into())).await;
+        let group = group(&config(&[address]));
+        let mut body = send(&group, get("/")).await.unwrap().into_body();
+        let declared = http_body::Body::size_hint(&body).exact();
+        body.begin().await;
+        // A second look finds the same.
+        body.begin().await;
+        assert!(body.beginning().starts_with(beginning.as_bytes()), "{answer:?}");
+        assert_eq!(body.beginning().is_empty(), beginning.is_empty(), "{answer:?}");
+        if let (Ok(text), Some(declared)) = (expected, declared) {
+            assert_eq!(http_body::Body::size_hint(&body).exact(), Some(declared), "{answer:?}");
+            assert_eq!(http_body::Body::is_end_stream(&body), text.is_empty(), "{answer:?}");
+        }
+        let read = body.collect().await.map(|all| all.to_bytes()).map_err(|error| error.kind());
+        assert_eq!(read, expected.map(Bytes::from), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_longer_than_declared_is_cut_at_its_length() {
     let long = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfourand much more";
     let (address, seen) = origin(move |_, _| Act::Say(long.into())).await;

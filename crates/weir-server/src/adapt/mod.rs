@@ -29,6 +29,7 @@ use self::declined::Declined;
 use self::effort::Effort;
 use self::group::Group;
 use crate::error::StartError;
+use crate::live::SiteInfo;
 pub(crate) use adapter::{Accepts, Asked, Shape};
 pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, field};
 pub use ads_trial::{AdsAnswer, AdsRequest, judge as judge_ads};
@@ -80,6 +81,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) variant: &'a Variant,
     /// Where the variant is stored.
     pub(crate) key: KeyRef<'a>,
+    /// Whose it is.
+    pub(crate) site: &'a Arc<SiteInfo>,
 }
 
 /// How it is to be made.
@@ -187,7 +190,7 @@ impl Adaptation {
             return "off";
         }
         let Some(pool) = self.pool() else { return "failed" };
-        let Wanted { original, variant, key: stored_as } = wanted;
+        let Wanted { original, variant, key: stored_as, site } = wanted;
         let stored_as = stored_as.to_key();
         let job = Job {
             key,
@@ -197,15 +200,21 @@ impl Adaptation {
             limits: self.limits,
         };
         let (original, variant) = (Arc::clone(original), variant.clone());
+        let site = Arc::clone(site);
         let (cache, declined) = (cache.clone(), Arc::clone(&self.declined));
         let counts = Arc::clone(&self.counts);
         let (pictures, recipe) = (Arc::clone(&self.pictures), job.recipe.clone());
         let store = move |outcome: &Outcome| {
             pictures.note(&recipe, original.body().len(), outcome);
             if let Outcome::Failed(cause) | Outcome::Died(cause) = outcome {
-                let key_text = stored_as.borrow();
-                let (host, path) = (key_text.authority, key_text.path_and_query);
-                tracing::warn!(host, path, variant = variant.name(), cause, "not adapted");
+                let path = stored_as.borrow().path_and_query;
+                tracing::warn!(
+                    site = site.name,
+                    path,
+                    variant = variant.name(),
+                    cause,
+                    "not adapted"
+                );
             }
             let store = |made: &Made| {
                 let result = (made.body.clone().into(), &*made.detail);

@@ -181,7 +181,8 @@ pub(super) fn keep(
     let Some(offers) = route.offers.as_deref() else { return };
     let Plan::Variant(variant) = offers.plan(asked, shape(original)) else { return };
     let (shared, now_ms) = (&connection.worker.shared, coarse_unix_ms());
-    let wanted = Wanted { original, variant: &variant, key: key_of(original, &variant) };
+    let key = key_of(original, &variant);
+    let wanted = Wanted { original, variant: &variant, key, site: &route.site };
     let is_there = NonZeroU64::new(original.body().id())
         .is_none_or(|from| shared.cache.derived(&wanted.key, from, now_ms).is_some());
     let may_keep = !is_there && shared.cache.holds(original);
@@ -211,7 +212,7 @@ fn of(
     if let Some(found) = shared.cache.derived(&key, from, now_ms) {
         route.variants.touch(part, now_ms);
         if is_draft(&found) {
-            let wanted = Wanted { original, variant, key };
+            let wanted = Wanted { original, variant, key, site: &route.site };
             shared.adaptation.complete(&shared.cache, wanted, &found);
         }
         return Fit::Variant(found, variant.changes_pages());
@@ -219,7 +220,7 @@ fn of(
     if !look_up::admit(connection, route, part, now_ms) {
         return instead(variant, "too-many-variants");
     }
-    let wanted = Wanted { original, variant, key };
+    let wanted = Wanted { original, variant, key, site: &route.site };
     instead(variant, shared.adaptation.want(&shared.cache, wanted))
 }
 
@@ -265,7 +266,8 @@ pub(super) async fn wait(
     let Fitted { original, part, fit: Fit::Awaited(variant) } = fitted else { return fitted };
     let made = async {
         let key = original.key().borrow();
-        let wanted = Wanted { original: &original, variant: &variant, key };
+        let site = &route.site;
+        let wanted = Wanted { original: &original, variant: &variant, key, site };
         connection.worker.shared.adaptation.join(&wanted).await;
     };
     // If it takes too long the original is sent.

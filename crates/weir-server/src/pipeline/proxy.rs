@@ -166,7 +166,7 @@ pub(super) async fn led(ask: Ask, missed: &Missed, led: Led) -> Response<ReplyBo
         Led::Pass(response, why) => {
             let forward_status = Some(response.status().as_u16());
             let value = CacheStatus { detail: why, forward_status, ..forwarded };
-            pass_on(ask, response, CacheResult::Miss, value)
+            pass_on(ask, response, CacheResult::Miss, value).await
         }
         Led::Failed(error) => failed(ask, missed, &error, CacheResult::Miss),
         Led::Refused(refusal) => ask.refuse(refusal, CacheResult::Miss),
@@ -218,7 +218,7 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
                 forward_status: Some(response.status().as_u16()),
                 ..CacheStatus::forwarded(missed.forward)
             };
-            pass_on(ask, response, cache, value)
+            pass_on(ask, response, cache, value).await
         }
         Err(_) if verdict.as_ref().is_some_and(Verdict::is_too_large) => {
             ask.refuse(Refusal::BodyTooLarge, cache)
@@ -321,7 +321,7 @@ fn lead_after_all(ask: &Ask, scope: u64, mark: Mark) -> Option<Lead> {
 }
 
 /// An origin's response as it is.
-pub(super) fn pass_on(
+pub(super) async fn pass_on(
     ask: Ask,
     mut response: Response<ResponseBody>,
     cache: CacheResult,
@@ -334,10 +334,12 @@ pub(super) fn pass_on(
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     let (parts, body) = response.into_parts();
+    let mut whole = Whole::Upstream(Box::new(body));
+    streamed::begin(&ask.route, parts.status, &parts.headers, &mut whole).await;
     ask.finish(Answer {
         status: parts.status,
         headers: parts.headers,
-        whole: Whole::Upstream(Box::new(body)),
+        whole,
         cache,
         cache_status: (cache != CacheResult::None).then(|| cache_status.to_value()),
     })

@@ -12,7 +12,7 @@ use weir_http::cache_status::CacheStatus;
 use super::refuse::Refusal;
 use super::reply::{Answer, Found, HitFields};
 use super::whole::Whole;
-use super::{Ask, adapt, reply};
+use super::{Ask, adapt, reply, streamed};
 use crate::adapt::Asked;
 use crate::body::ReplyBody;
 use crate::live::Source;
@@ -42,7 +42,7 @@ pub(super) async fn answer(
             let found = Found { cache, fields: HitFields { age, cache_status } };
             fitted(ask, object, found, since).await
         }
-        whole => as_it_comes(ask, whole, cache, cache_status),
+        whole => as_it_comes(ask, whole, cache, cache_status).await,
     }
 }
 
@@ -84,9 +84,9 @@ async fn fitted(
     }
 }
 
-fn as_it_comes(
+async fn as_it_comes(
     ask: Ask,
-    whole: Whole,
+    mut whole: Whole,
     cache: CacheResult,
     cache_status: HeaderValue,
 ) -> Response<ReplyBody> {
@@ -104,6 +104,7 @@ fn as_it_comes(
         // The callers have one of the two above.
         Whole::File(_) | Whole::Bytes(_) | Whole::Upstream(_) => (StatusCode::OK, 0),
     };
+    streamed::begin(&ask.route, status, &headers, &mut whole).await;
     if let Some(age) = age(&ask, cache, age_s) {
         headers.insert(header::AGE, age);
     }

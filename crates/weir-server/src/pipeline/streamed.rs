@@ -73,7 +73,7 @@ pub(super) fn fit(
             Selection::NotModified | Selection::PreconditionFailed => false,
         };
         let coder = match is_sent {
-            true => Some(begin(record, &streamed)?),
+            true => Some(place(record, &streamed)?),
             false => None,
         };
         Ok((streamed, coder))
@@ -97,6 +97,21 @@ pub(super) fn fit(
     }
 }
 
+/// Waits for the beginning of what would be decoded on its way, which tells whether it can be: once
+/// it is being sent there is no other way to say that than to break off.
+pub(super) async fn begin(
+    route: &Route,
+    status: StatusCode,
+    headers: &HeaderMap,
+    whole: &mut Whole,
+) {
+    let is_coded = headers.contains_key(header::CONTENT_ENCODING);
+    let offers = route.offers.as_deref().filter(|offers| is_coded && offers.streams_pages());
+    if offers.is_some_and(|offers| offers.concern(status, headers, whole.len())) {
+        whole.begin().await;
+    }
+}
+
 /// What would be made of it.
 fn choose(
     record: &Record,
@@ -111,9 +126,7 @@ fn choose(
         // It will be coded once for all, from spare time.
         return Err("not-stored");
     }
-    if let Whole::Object(object) = whole
-        && !streamed.may_take(object.body().chunks().first().map_or(&[], |chunk| chunk))
-    {
+    if !streamed.may_take(&whole.beginning()) {
         return Err("failed");
     }
     if record.passage().is_some_and(|passage| passage.reads_delivered()) {
@@ -127,7 +140,7 @@ fn choose(
 }
 
 /// A place among those that are adapted while they are sent.
-fn begin(record: &Record, streamed: &Streamed) -> Result<Coder, &'static str> {
+fn place(record: &Record, streamed: &Streamed) -> Result<Coder, &'static str> {
     let worker = &record.connection().worker;
     if worker.shared.guard.load(worker.index).is_overloaded() {
         return Err("overloaded");

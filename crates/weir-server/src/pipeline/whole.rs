@@ -35,6 +35,26 @@ impl Whole {
         }
     }
 
+    /// Waits for its first bytes, which stay there.
+    pub(super) async fn begin(&mut self) {
+        match self {
+            Whole::Fill(reader) => reader.begun().await,
+            Whole::Upstream(body) => body.begin().await,
+            Whole::Object(_) | Whole::File(_) | Whole::Bytes(_) => {}
+        }
+    }
+
+    /// Its first bytes, as far as they are there.
+    pub(super) fn beginning(&self) -> Bytes {
+        match self {
+            Whole::Object(object) => object.body().chunks().first().cloned().unwrap_or_default(),
+            Whole::Fill(reader) => reader.fill().beginning(),
+            Whole::Upstream(body) => body.beginning(),
+            Whole::Bytes(bytes) => bytes.clone(),
+            Whole::File(_) => Bytes::new(),
+        }
+    }
+
     /// Whether a range can be cut out of it.
     pub(super) fn has_ranges(&self) -> bool {
         !matches!(self, Whole::Upstream(_)) && self.len().is_some()
