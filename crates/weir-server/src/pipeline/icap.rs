@@ -25,15 +25,16 @@ use weir_plugin::Answer;
 use super::adapt::OF_CONTENT;
 use super::client_body::Verdict;
 use super::content::Content;
+use super::fill::{Answered, AtFill, Filled};
 use super::gather;
-use super::plugins::{self, Filled};
+use super::plugins;
 use super::refuse::{self, Refusal};
 use crate::adapt::tag_of;
 use crate::body::{BodyError, ReplyBody};
 use crate::body_budget::Charge;
 use crate::connection::Connection;
-use crate::icap::{Icap, Outcome};
-use crate::live::Route;
+use crate::icap::{Icap, Outcome, Watched};
+use crate::live::{Route, Source};
 use crate::seldom::Seldom;
 
 /// Largest answer that a service may have a client get instead of asking anybody: such are pages
@@ -147,56 +148,67 @@ impl http_body::Body for Counted {
     }
 }
 
-/// Shows what an origin answered to the route's service, if it has one for that. `is_head` if the
-/// origin was asked with HEAD.
-pub(super) async fn filled(
-    connection: &Connection,
-    route: &Route,
-    asked: (&Parts, &str),
-    response: Response<ResponseBody>,
-) -> Filled {
-    let (head, authority) = asked;
-    let service = route.icap.as_ref().and_then(|icap| Some((icap, icap.responses.as_ref()?)));
-    // What has no content says nothing that was not shown before, or will be.
-    let has_nothing = head.method == Method::HEAD
-        || response.status() == StatusCode::NOT_MODIFIED
-        || response.status().is_informational();
-    let Some((icap, watched)) = service.filter(|_| !has_nothing) else {
-        return Filled::as_it_is(response);
-    };
-    let (mut parts, body) = response.into_parts();
-    let uri = absolute(&head.uri, authority, connection.tls);
-    let extra = client(icap, connection, &head.headers);
-    let shown = Shown {
-        method: &head.method,
-        uri: &uri,
-        headers: &head.headers,
-        response: Some((parts.status, &parts.headers)),
-        extra: &extra,
-    };
-    let body = body.map_err(Into::into).boxed_unsync();
-    let began = Instant::now();
-    let modified = watched.service.modify(connection.worker.index, shown, Some(body)).await;
-    let (outcome, modified) = settle(icap, modified);
-    let outcome = match outcome {
-        // Another response is none in a request's place.
-        Outcome::Answered => Outcome::Changed,
-        outcome => outcome,
-    };
-    watched.count(outcome, began.elapsed());
-    match modified {
-        Ok(Modified::Unchanged(content)) => {
-            Filled::as_it_is(Response::from_parts(parts, ResponseBody::made(content)))
+/// A route's service that is shown what an origin has answered.
+pub(super) struct ServiceAtFill<'a> {
+    icap: &'a Icap,
+    watched: &'a Watched,
+    asked: &'a Answered<'a>,
+}
+
+/// The route's service, if it has one that is shown responses.
+pub(super) fn at_fill<'a>(asked: &'a Answered<'a>) -> Option<ServiceAtFill<'a>> {
+    let icap = asked.route.icap.as_deref()?;
+    let watched = icap.responses.as_ref()?;
+    // Files are the operator's own.
+    let is_origins = matches!(asked.route.source, Source::Proxy(_));
+    is_origins.then_some(ServiceAtFill { icap, watched, asked })
+}
+
+impl AtFill for ServiceAtFill<'_> {
+    async fn fill(&self, filled: Filled) -> Filled {
+        let ServiceAtFill { icap, watched, asked } = *self;
+        let status = filled.response.status();
+        // What has no content says nothing that was not shown before, or will be.
+        let has_nothing = asked.head.method == Method::HEAD
+            || status == StatusCode::NOT_MODIFIED
+            || status.is_informational();
+        if has_nothing {
+            return filled;
         }
-        Ok(Modified::Response(changed, content)) => {
-            let origins = std::mem::replace(&mut parts.headers, changed.headers);
-            tell_apart(&origins, &mut parts.headers);
-            parts.status = changed.status;
-            let content = content.unwrap_or_else(nothing);
-            Filled::as_it_is(Response::from_parts(parts, ResponseBody::made(content)))
-        }
-        Ok(Modified::Request(..)) => instead(icap, &bad("a request in a response's place")),
-        Err(error) => instead(icap, &unanswered(&error)),
+        let (mut parts, body) = filled.response.into_parts();
+        let uri = absolute(&asked.head.uri, asked.authority, asked.connection.tls);
+        let extra = client(icap, asked.connection, &asked.head.headers);
+        let shown = Shown {
+            method: &asked.head.method,
+            uri: &uri,
+            headers: &asked.head.headers,
+            response: Some((parts.status, &parts.headers)),
+            extra: &extra,
+        };
+        let body = body.map_err(Into::into).boxed_unsync();
+        let (began, worker) = (Instant::now(), asked.connection.worker.index);
+        let modified = watched.service.modify(worker, shown, Some(body)).await;
+        let (outcome, modified) = settle(icap, modified);
+        let outcome = match outcome {
+            // Another response is none in a request's place.
+            Outcome::Answered => Outcome::Changed,
+            outcome => outcome,
+        };
+        watched.count(outcome, began.elapsed());
+        let content = match modified {
+            Ok(Modified::Unchanged(content)) => content,
+            Ok(Modified::Response(changed, content)) => {
+                let origins = std::mem::replace(&mut parts.headers, changed.headers);
+                tell_apart(&origins, &mut parts.headers);
+                parts.status = changed.status;
+                content.unwrap_or_else(nothing)
+            }
+            Ok(Modified::Request(..)) => {
+                return instead(icap, &bad("a request in a response's place"));
+            }
+            Err(error) => return instead(icap, &unanswered(&error)),
+        };
+        Filled { response: Response::from_parts(parts, ResponseBody::made(content)), ..filled }
     }
 }
 
@@ -229,7 +241,7 @@ fn instead(icap: &Icap, refusal: &Refusal) -> Filled {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(header::CONTENT_TYPE, plain);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Filled { is_marred: true, ..Filled::as_it_is(response) }
+    Filled { marred_by: Some("icap"), ..Filled::as_it_is(response) }
 }
 
 /// What to count, and what goes on. A message whose service failed goes on as it was, if the

@@ -19,10 +19,11 @@ use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 use weir_plugin::{Answer, ResponseHead};
 
-use super::plugins::{Filled, Passage, Storing};
+use super::fill::{self, Answered, Filled};
+use super::plugins::{Passage, Storing};
 use super::refuse::Refusal;
 use super::{Ask, Target};
-use super::{forward, forward_mode, icap, reply};
+use super::{forward, forward_mode, reply};
 use crate::connection::Connection;
 use crate::live::{Route, Source};
 use crate::seldom::Seldom;
@@ -273,15 +274,18 @@ async fn store(
     answer: oneshot::Sender<Led>,
 ) {
     let Leading { connection, route, head, target, .. } = leading;
-    let filled = icap::filled(connection, route, (head, &target.authority), response).await;
-    let refused_by = if filled.is_marred { "icap" } else { "plugin" };
-    let Filled { response, is_marred, ttl_ms } = match &leading.passage {
-        Some(passage) if passage.fills() => passage.filled(filled, false).await,
-        _ => filled,
+    let answered = Answered {
+        connection,
+        route,
+        head,
+        authority: &target.authority,
+        passage: leading.passage.as_deref(),
+        is_head: false,
     };
-    let admitted = match is_marred {
-        true => Err(refused_by),
-        false => admit(&rules(&leading.route, ttl_ms), &leading.head.headers, &response, times)
+    let Filled { response, marred_by, ttl_ms } = fill::fill(&answered, response).await;
+    let admitted = match marred_by {
+        Some(who) => Err(who),
+        None => admit(&rules(&leading.route, ttl_ms), &leading.head.headers, &response, times)
             .map_err(|why| why.as_str()),
     };
     let (admitted, flight) = match (admitted, &leading.passage) {

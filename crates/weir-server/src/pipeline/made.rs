@@ -11,9 +11,10 @@ use weir_origin::files::{Found, OpenFile};
 use weir_origin::upstream::ResponseBody;
 
 use super::files::{self, FOLLOW_ROUNDS_MAX, Query};
+use super::fill::{self, Answered, Filled};
 use super::lead::{self, Led};
 use super::look_up::{self, Missed};
-use super::plugins::{Filled, Passage};
+use super::plugins::Passage;
 use super::refuse::Refusal;
 use super::whole::Whole;
 use super::{Ask, proxy, reply};
@@ -116,10 +117,17 @@ async fn make(
     };
     let (response, stamp) = whole(file, &query);
     // A file's own lifetime is that of the file.
-    let Filled { response, is_marred, .. } =
-        passage.filled(Filled::as_it_is(response), false).await;
+    let answered = Answered {
+        connection: ask.connection(),
+        route: &ask.route,
+        head: &ask.head,
+        authority: &ask.target.authority,
+        passage: Some(passage),
+        is_head: false,
+    };
+    let Filled { response, marred_by, .. } = fill::fill(&answered, response).await;
     let flight = match flight {
-        Some(flight) if is_marred => {
+        Some(flight) if marred_by.is_some() => {
             flight.pass(now_ms);
             None
         }

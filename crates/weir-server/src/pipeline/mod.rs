@@ -14,6 +14,7 @@ mod connect;
 mod content;
 pub(crate) mod fast;
 mod files;
+mod fill;
 mod fixed;
 mod forward;
 mod forward_mode;

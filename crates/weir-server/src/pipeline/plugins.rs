@@ -28,7 +28,6 @@ pub(super) use consult::{Missing, Storing, Word};
 pub(crate) use framing::has_no_content;
 pub(super) use framing::{declare_content, length as declared_length};
 pub(super) use local::{answered, broken_off, closed};
-pub(super) use response::Filled;
 pub(super) use tags::weaken;
 
 use self::begin::Pending;

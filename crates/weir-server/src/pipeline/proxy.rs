@@ -10,10 +10,11 @@ use weir_origin::error::{ErrorKind, OriginError};
 use weir_origin::upstream::{RequestBody, ResponseBody};
 
 use super::client_body::Verdict;
+use super::fill::{self, Answered, Filled};
 use super::forward::Outgoing;
 use super::lead::{self, Leading, Led};
 use super::look_up::{self, Missed};
-use super::plugins::{self, Filled};
+use super::plugins;
 use super::refuse::{Refusal, Turned};
 use super::reply::{self, Answer};
 use super::whole::Whole;
@@ -204,10 +205,11 @@ async fn pass(mut ask: Ask, missed: &Missed, mark: Option<Mark>) -> Response<Rep
         Ok(Filled { response, .. }) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             tunnel::switch(ask, response)
         }
-        Ok(Filled { response, is_marred, ttl_ms }) => {
+        Ok(Filled { response, marred_by, ttl_ms }) => {
             invalidate(&ask, &response);
             let unseen = ask.passage.as_ref().is_none_or(|passage| !passage.sees_stores());
-            if let Some((mark, scope)) = mark.zip(missed.scope).filter(|_| unseen && !is_marred)
+            if let Some((mark, scope)) =
+                mark.zip(missed.scope).filter(|_| unseen && marred_by.is_none())
                 && let Some(head) = lead::admit_whole(&ask, &response, request_time_ms, ttl_ms)
                 && let Some(flight) = lead_after_all(&ask, scope, mark)
             {
@@ -263,15 +265,17 @@ fn fields_to_send(ask: &mut Ask, mark: Option<Mark>) -> HeaderMap {
     headers
 }
 
-/// What an ICAP service and plugins at the fill make of an answer.
+/// What those who work at the fill make of an answer.
 async fn filled(ask: &Ask, response: Response<ResponseBody>, is_head: bool) -> Filled {
-    let asked = (&ask.head, ask.target.authority.as_str());
-    let connection = Arc::clone(ask.connection());
-    let filled = icap::filled(&connection, &ask.route, asked, response).await;
-    match &ask.passage {
-        Some(passage) if passage.fills() => passage.filled(filled, is_head).await,
-        _ => filled,
-    }
+    let answered = Answered {
+        connection: ask.connection(),
+        route: &ask.route,
+        head: &ask.head,
+        authority: &ask.target.authority,
+        passage: ask.passage.as_deref(),
+        is_head,
+    };
+    fill::fill(&answered, response).await
 }
 
 /// Sends the request when enough of its content is there and it is its turn. What there is besides

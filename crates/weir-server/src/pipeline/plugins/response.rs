@@ -10,25 +10,17 @@ use weir_config::{At, OnFailure};
 use weir_origin::upstream::ResponseBody;
 use weir_plugin::{CallBody, Content as Shown, Passed, ResponseHead, Stream, Want};
 
+use super::super::fill::{AtFill, Filled};
 use super::framing::{self, FRAMING, Held, framed, has_no_content, keep};
 use super::local::{closed, failed, replaced};
 use super::{End, Onward, Passage, Shower, Step, skipped, tags};
 use crate::body::{Content as Body, ReplyBody};
 
-/// What the source answered, as the plugins at the fill have made it.
-pub(in crate::pipeline) struct Filled {
-    pub(in crate::pipeline) response: Response<ResponseBody>,
-    /// It must not be stored: a plugin failed over it, or forbids it.
-    pub(in crate::pipeline) is_marred: bool,
-    /// Freshness lifetime, if a plugin has one of its own.
-    pub(in crate::pipeline) ttl_ms: Option<u64>,
-}
-
-impl Filled {
-    /// Nobody has made anything of it.
-    pub(in crate::pipeline) fn as_it_is(response: Response<ResponseBody>) -> Filled {
-        Filled { response, is_marred: false, ttl_ms: None }
-    }
+/// A plugin at the fill.
+pub(in crate::pipeline) struct PluginAtFill<'a> {
+    step: &'a Step,
+    /// The source was asked with HEAD.
+    is_head: bool,
 }
 
 /// What a plugin has made of a response on its way to the client.
@@ -136,56 +128,67 @@ impl Passage {
         Ok((response, all))
     }
 
-    /// Shows what a source answered to the plugins that see what is stored; `is_head` if it was
-    /// asked with HEAD.
-    pub(in crate::pipeline) async fn filled(&self, answered: Filled, is_head: bool) -> Filled {
-        let Filled { mut response, mut is_marred, mut ttl_ms } = answered;
+    /// The plugins that see what a source answered before that is stored; `is_head` if it was asked
+    /// with HEAD.
+    pub(in crate::pipeline) fn at_fill(
+        &self,
+        is_head: bool,
+    ) -> impl Iterator<Item = PluginAtFill<'_>> {
         let sees =
             |step: &&Step| step.stream.hooks().sees_responses() && !step.stream.is_given_up();
-        for step in self.fill().filter(sees) {
-            let (mut parts, body) = response.into_parts();
-            let content = match hyper::body::Body::is_end_stream(&body) {
-                true => Shown::None,
-                false => Shown::Shown(body.map_err(Into::into).boxed_unsync()),
-            };
-            let passed = step.stream.response(shown(&parts), content).await;
-            let wishes = &passed.wishes.cache;
-            is_marred |= passed.failure.is_some() || wishes.no_store || wishes.pass;
-            ttl_ms = wishes.ttl_ms.or(ttl_ms);
-            let made = match outcome(&step.stream, passed, &mut parts, is_head) {
-                Ok(Outcome { body, made, .. }) => {
-                    if made == Made::Changed {
-                        tags::make_of_date(&mut parts.headers);
-                        transformed(&mut parts.headers);
-                        if let Some(mark) = step.mark() {
-                            mark.put(&mut parts.headers);
-                        }
+        self.fill().filter(sees).map(move |step| PluginAtFill { step, is_head })
+    }
+}
+
+impl AtFill for PluginAtFill<'_> {
+    async fn fill(&self, filled: Filled) -> Filled {
+        let PluginAtFill { step, is_head } = *self;
+        let Filled { response, mut marred_by, ttl_ms } = filled;
+        let (mut parts, body) = response.into_parts();
+        let content = match hyper::body::Body::is_end_stream(&body) {
+            true => Shown::None,
+            false => Shown::Shown(body.map_err(Into::into).boxed_unsync()),
+        };
+        let passed = step.stream.response(shown(&parts), content).await;
+        let wishes = &passed.wishes.cache;
+        let mut mars = passed.failure.is_some() || wishes.no_store || wishes.pass;
+        let ttl_ms = wishes.ttl_ms.or(ttl_ms);
+        let made = match outcome(&step.stream, passed, &mut parts, is_head) {
+            Ok(Outcome { body, made, .. }) => {
+                if made == Made::Changed {
+                    tags::make_of_date(&mut parts.headers);
+                    transformed(&mut parts.headers);
+                    if let Some(mark) = step.mark() {
+                        mark.put(&mut parts.headers);
                     }
-                    body
                 }
-                Err(End::Answered(answer)) => {
-                    let answer = framed(*answer);
-                    parts.status = answer.status;
-                    parts.headers = answer.headers;
-                    let content = http_body_util::Full::new(answer.body);
-                    Some(content.map_err(|never| match never {}).boxed_unsync())
-                }
-                Err(End::Closed | End::Torn | End::Failed(_)) => {
-                    is_marred = true;
-                    parts.status = StatusCode::INTERNAL_SERVER_ERROR;
-                    parts.headers = HeaderMap::new();
-                    None
-                }
-            };
-            let made = made.unwrap_or_else(|| {
-                http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()
-            });
-            if !is_head {
-                correct_length(&mut parts, hyper::body::Body::size_hint(&made).exact());
+                body
             }
-            response = Response::from_parts(parts, ResponseBody::made(made));
+            Err(End::Answered(answer)) => {
+                let answer = framed(*answer);
+                parts.status = answer.status;
+                parts.headers = answer.headers;
+                let content = http_body_util::Full::new(answer.body);
+                Some(content.map_err(|never| match never {}).boxed_unsync())
+            }
+            Err(End::Closed | End::Torn | End::Failed(_)) => {
+                mars = true;
+                parts.status = StatusCode::INTERNAL_SERVER_ERROR;
+                parts.headers = HeaderMap::new();
+                None
+            }
+        };
+        let made = made.unwrap_or_else(|| {
+            http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()
+        });
+        if !is_head {
+            correct_length(&mut parts, hyper::body::Body::size_hint(&made).exact());
         }
-        Filled { response, is_marred, ttl_ms }
+        if mars {
+            marred_by.get_or_insert("plugin");
+        }
+        let response = Response::from_parts(parts, ResponseBody::made(made));
+        Filled { response, marred_by, ttl_ms }
     }
 }
 
