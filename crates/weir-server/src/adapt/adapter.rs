@@ -22,7 +22,14 @@ pub(crate) trait Adapter: Declares + Send + Sync {
     /// Fields of requests that decide what it makes, for Vary.
     fn looks_at(&self) -> &[HeaderName];
 
-    /// What it would make for a request of a response that it takes.
+    /// Whether the host that is asked decides, too, so that what is stored for several of them is
+    /// made into several things.
+    fn looks_at_host(&self) -> bool {
+        false
+    }
+
+    /// What it would make for a request of a response that it takes. But for what the query asks of
+    /// pictures, that depends on what it looks at, and on the request's Cache-Control.
     ///
     /// # Errors
     /// Why it leaves it as it is: a word for the response.

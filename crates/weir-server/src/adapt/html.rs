@@ -168,6 +168,10 @@ impl Adapter for Html {
         &[]
     }
 
+    fn looks_at_host(&self) -> bool {
+        self.ads.is_some()
+    }
+
     fn choose(&self, asked: &Asked<'_>, shape: &Shape<'_>) -> Result<Chosen, &'static str> {
         let recodes = self.recodes.stored.then_some(Recoding::Usual);
         let (key, page) = self.page(asked, shape, recodes);

@@ -32,6 +32,7 @@ pub(crate) struct Offers {
     adapters: Vec<Box<dyn Adapter>>,
     /// What they look at, as Vary has it.
     names: Vec<(HeaderName, HeaderValue)>,
+    looks_at_host: bool,
     /// What queries may ask of its pictures.
     pub(crate) image_query: Option<Arc<ImageQuery>>,
 }
@@ -87,12 +88,24 @@ impl Offers {
         }
         let names = adapters.iter().flat_map(|adapter| adapter.looks_at());
         let names = names.map(|name| (name.clone(), written(name))).collect();
-        Ok((!adapters.is_empty()).then_some(Offers { adapters, names, image_query }))
+        let looks_at_host = adapters.iter().any(|adapter| adapter.looks_at_host());
+        let offers = Offers { adapters, names, looks_at_host, image_query };
+        Ok((!offers.adapters.is_empty()).then_some(offers))
     }
 
     /// What its adapters declare.
     pub(super) fn declarations(&self) -> impl Iterator<Item = Declaration> {
         self.adapters.iter().filter_map(|adapter| adapter.declaration())
+    }
+
+    /// The fields of requests that its adapters look at.
+    pub(crate) fn looks_at(&self) -> impl Iterator<Item = &HeaderName> {
+        self.names.iter().map(|(name, _)| name)
+    }
+
+    /// Whether the host that is asked decides, too.
+    pub(crate) fn looks_at_host(&self) -> bool {
+        self.looks_at_host
     }
 
     /// Whether a response might be sent as another one. `len` is that of its content, if it is

@@ -50,6 +50,11 @@ impl Fitted {
         Fitted { original, part: 0, fit: Fit::AsItIs }
     }
 
+    /// A variant, which is another page or the same.
+    pub(super) fn varied(original: Arc<Object>, variant: Arc<Object>, is_another: bool) -> Fitted {
+        Fitted { original, part: 0, fit: Fit::Variant(variant, is_another) }
+    }
+
     /// What is sent.
     pub(super) fn body(&self) -> &Arc<Object> {
         match &self.fit {
@@ -83,8 +88,10 @@ impl Fitted {
     pub(super) fn headers(&self, offers: Option<&Offers>) -> Option<HeaderMap> {
         let mut headers = match &self.fit {
             Fit::AsItIs => return None,
-            Fit::Original(why) | Fit::Instead(why) | Fit::Late(why) => self.original_but(why),
-            Fit::Awaited(_) => self.original_but("pending"),
+            Fit::Original(why) | Fit::Instead(why) | Fit::Late(why) => {
+                original_but(&self.original, why)
+            }
+            Fit::Awaited(_) => original_but(&self.original, "pending"),
             Fit::Variant(variant, is_another) => {
                 let mut headers = self.original.headers().clone();
                 // It has a tag of its own, if the original has one that can be read.
@@ -106,15 +113,22 @@ impl Fitted {
         }
         Some(headers)
     }
-
-    fn original_but(&self, why: &str) -> HeaderMap {
-        let mut headers = self.original.headers().clone();
-        headers.insert(WEIR_ADAPT, not(why));
-        headers
-    }
 }
 
-fn shape(object: &Object) -> Shape<'_> {
+/// The fields of an original that is sent to whoever asks in a certain way; why.
+pub(super) fn left(offers: &Offers, original: &Object, why: &str) -> HeaderMap {
+    let mut headers = original_but(original, why);
+    offers.vary(&shape(original), &mut headers);
+    headers
+}
+
+fn original_but(original: &Object, why: &str) -> HeaderMap {
+    let mut headers = original.headers().clone();
+    headers.insert(WEIR_ADAPT, not(why));
+    headers
+}
+
+pub(super) fn shape(object: &Object) -> Shape<'_> {
     Shape::new(object.status(), object.headers(), Some(object.body().len()))
 }
 
@@ -181,7 +195,7 @@ pub(super) fn keep(
     let Some(offers) = route.offers.as_deref() else { return };
     let Plan::Variant(variant) = offers.plan(asked, shape(original)) else { return };
     let (shared, now_ms) = (&connection.worker.shared, coarse_unix_ms());
-    let key = key_of(original, &variant);
+    let key = key_of(original, variant.fingerprint);
     let wanted = Wanted { original, variant: &variant, key, site: &route.site };
     let is_there = NonZeroU64::new(original.body().id())
         .is_none_or(|from| shared.cache.derived(&wanted.key, from, now_ms).is_some());
@@ -191,10 +205,10 @@ pub(super) fn keep(
     }
 }
 
-/// Where a variant is stored.
-fn key_of<'o>(original: &'o Object, variant: &Variant) -> KeyRef<'o> {
+/// Where a variant is stored, by its fingerprint.
+pub(super) fn key_of(original: &Object, fingerprint: u64) -> KeyRef<'_> {
     let stored = original.key().borrow();
-    KeyRef { scope: stored.scope ^ variant.fingerprint, ..stored }
+    KeyRef { scope: stored.scope ^ fingerprint, ..stored }
 }
 
 fn of(
@@ -206,7 +220,7 @@ fn of(
     now_ms: u64,
 ) -> Fit {
     let shared = &connection.worker.shared;
-    let key = key_of(original, variant);
+    let key = key_of(original, variant.fingerprint);
     let Some(from) = NonZeroU64::new(original.body().id()) else { return Fit::AsItIs };
     let part = part ^ variant.fingerprint;
     if let Some(found) = shared.cache.derived(&key, from, now_ms) {

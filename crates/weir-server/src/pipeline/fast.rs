@@ -10,6 +10,7 @@ use weir_cache::Object;
 use weir_http::head::{Head, PlainGet};
 use weir_http::path;
 
+use super::choices::{self, Fit};
 use super::prepared::{self, HeadOf, Kept, Prepared};
 use super::{Seen, adapt, admit, ads, icap, look_up, plugins, route, shown};
 use crate::connection::{Connection, Reply};
@@ -85,7 +86,7 @@ pub(crate) fn answer(
     // What no plugin sees is looked up before it is admitted: what rules make of its path is kept
     // with what is stored under it.
     let chain = route.chain.load();
-    let found = if chain.is_empty() { plain.find(0) } else { None };
+    let found = if chain.is_empty() { plain.find(0, Plain::fit) } else { None };
 
     // Admit.
     let decided = seen.decided.insert(plain.admit(found.as_ref()));
@@ -106,7 +107,7 @@ pub(crate) fn answer(
     let variant = shown.variant();
 
     // Cache.
-    let found = plain.find(variant)?;
+    let found = plain.find(variant, Plain::as_it_is)?;
     route.variants.touch(variant, plain.now_ms);
     plain.reply(found, seen)
 }
@@ -120,39 +121,59 @@ fn is_for_full_path(route: &Route, query: Option<&str>) -> bool {
 }
 
 /// A plain request on its way.
-struct Plain<'a, 'h, 'r> {
-    connection: &'a Arc<Connection>,
-    head: &'a Head<'h, 'r>,
-    request: &'a PlainGet<'a>,
-    live: &'a Live,
-    route: &'a Arc<Route>,
-    path: &'a str,
+pub(super) struct Plain<'a, 'h, 'r> {
+    pub(super) connection: &'a Arc<Connection>,
+    pub(super) head: &'a Head<'h, 'r>,
+    pub(super) request: &'a PlainGet<'a>,
+    pub(super) live: &'a Live,
+    pub(super) route: &'a Arc<Route>,
+    pub(super) path: &'a str,
     query: Option<&'a str>,
     started: Instant,
-    now_ms: u64,
+    pub(super) now_ms: u64,
 }
 
 /// A stored response that answers it.
 struct Found {
     object: Arc<Object>,
     kept: Kept,
+    fit: Fit,
 }
 
 impl Plain<'_, '_, '_> {
-    fn find(&self, variant: u64) -> Option<Found> {
+    /// Finds what is stored, if `fit` tells what of it is to be sent.
+    fn find(&self, variant: u64, fit: impl FnOnce(&Self, &Object) -> Option<Fit>) -> Option<Found> {
         let (host, path, query) = (&self.request.host.name, self.path, self.query);
         let asked = look_up::Asked { host, path, query, variant };
-        let is_final = |object: &Object| is_final(self.route, object, self.live.generation);
+        let mut found = None;
+        let is_final = |object: &Object| {
+            found = fit(self, object);
+            found.is_some()
+        };
         let object =
             look_up::plain_hit(self.connection, self.route, &asked, self.now_ms, is_final)?;
         let kept = object.annex().load();
-        Some(Found { object, kept })
+        Some(Found { object, kept, fit: found? })
+    }
+
+    /// What of a stored response no plugin has to see is sent.
+    fn fit(&self, object: &Object) -> Option<Fit> {
+        let kept = object.annex().load();
+        match choices::are_kept(&kept, self.live.generation) {
+            true => choices::fit(self, object, &kept),
+            false => self.as_it_is(object).or_else(|| choices::fit(self, object, &kept)),
+        }
+    }
+
+    /// Where plugins work on what is sent, that is what is stored, or the full path's business.
+    fn as_it_is(&self, object: &Object) -> Option<Fit> {
+        is_final(self.route, object, self.live.generation).then_some(Fit::AsItIs)
     }
 
     fn admit(&self, found: Option<&Found>) -> Decided {
         let guard = &self.connection.worker.shared.guard;
-        let kept = found.and_then(|found| Prepared::of(&found.kept));
-        let settled = kept.and_then(|kept| guard.decide_settled(self.connection, &kept.settled));
+        let kept = found.and_then(|found| choices::settled(&found.kept));
+        let settled = kept.and_then(|kept| guard.decide_settled(self.connection, kept));
         settled.unwrap_or_else(|| {
             let (route, asked) = (self.route, (self.path, self.query));
             let (connection, head, request) = (self.connection, self.head, self.request);
@@ -162,10 +183,13 @@ impl Plain<'_, '_, '_> {
 
     fn reply(&self, found: Found, seen: &mut Seen) -> Option<Fast> {
         let Plain { connection, live, route, path, now_ms, .. } = *self;
-        let Found { object, kept } = found;
+        let Found { object, kept, fit } = found;
         let last = self.head.closes || connection.worker.shared.is_draining();
         let of = HeadOf { live, route, object: &object, kept: &kept, path, now_ms, last };
-        let head = prepared::write_head(connection, &of)?;
+        let (head, sent) = match fit {
+            Fit::AsItIs => (prepared::write_head(connection, &of)?, None),
+            fit => choices::write_head(connection, &of, &object, fit)?,
+        };
         let mut record = Record::start(connection, self.started, self.head.is_head);
         record.set_plain_route(route, self.request);
         record.set_decided(seen.decided.take()?);
@@ -184,6 +208,7 @@ impl Plain<'_, '_, '_> {
         }
         record.status = StatusCode::OK.as_u16();
         record.cache = CacheResult::Hit;
+        let object = sent.unwrap_or(object);
         Some(Fast::Hit(Hit { record, head, object, last, sent: 0 }))
     }
 }

@@ -208,7 +208,7 @@ pub(super) fn plain_hit(
     route: &Route,
     asked: &Asked<'_>,
     now_ms: u64,
-    is_final: impl Fn(&Object) -> bool,
+    is_final: impl FnOnce(&Object) -> bool,
 ) -> Option<Arc<Object>> {
     if !route.cache.enabled {
         return None;
@@ -216,7 +216,7 @@ pub(super) fn plain_hit(
     let cache = &connection.worker.shared.cache;
     let path_and_query = asked.path_and_query(route);
     let key = asked.key(connection, route, Accepted::default(), &path_and_query);
-    let is_usable = |object: &Object| is_plain(object) && is_final(object) && is_current(object);
+    let is_usable = |object: &Object| is_plain(object) && is_current(object) && is_final(object);
     cache.fresh(&key, &HeaderMap::new(), now_ms, is_usable)
 }
 

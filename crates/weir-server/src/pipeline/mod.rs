@@ -8,6 +8,7 @@
 mod adapt;
 mod admit;
 mod ads;
+mod choices;
 mod client_body;
 mod coded;
 mod connect;

@@ -17,10 +17,15 @@ pub(super) type Kept = arc_swap::Guard<Option<Arc<Annex>>>;
 
 /// See above.
 pub(super) struct Prepared {
-    /// The configuration whose header edits went into it.
-    generation: u64,
     /// What rules made of the path.
     pub(super) settled: Settled,
+    lines: Lines,
+}
+
+/// The part of a head that is the same for every hit.
+pub(super) struct Lines {
+    /// The configuration whose header edits went into it.
+    generation: u64,
     text: Box<[u8]>,
     /// Content-Length, which comes after what differs from hit to hit.
     length: Box<[u8]>,
@@ -32,6 +37,7 @@ pub(super) struct Prepared {
 pub(super) struct HeadOf<'a> {
     pub(super) live: &'a Live,
     pub(super) route: &'a Route,
+    /// What was found: it tells status, age and most fields.
     pub(super) object: &'a Object,
     pub(super) kept: &'a Kept,
     /// Which was asked for.
@@ -51,18 +57,27 @@ impl Prepared {
     /// Whether it was made under a configuration.
     #[inline]
     pub(super) fn is_of(&self, generation: u64) -> bool {
-        self.generation == generation
+        self.lines.is_of(generation)
     }
 
-    /// `None` if the fields say how the message is framed, which is hyper's business.
     fn new(settled: Settled, hit: &HeadOf<'_>) -> Option<Prepared> {
-        let (route, object) = (hit.route, hit.object);
-        let own = HitFields::of(route, object, hit.now_ms);
+        let mut headers = HeaderMap::new();
+        reply::copy(hit.object.headers(), &mut headers);
+        let lines = Lines::new(hit, headers, hit.object.body().len())?;
+        Some(Prepared { settled, lines })
+    }
+}
+
+impl Lines {
+    /// The lines of a response with these `headers`, before what differs from hit to hit is set
+    /// and edits are made, and so many bytes of content. `None` if the fields say how the message
+    /// is framed, which is hyper's business.
+    pub(super) fn new(hit: &HeadOf<'_>, mut headers: HeaderMap, len: u64) -> Option<Lines> {
+        let route = hit.route;
+        let own = HitFields::of(route, hit.object, hit.now_ms);
         // What differs from hit to hit is left out, if it may be written later.
         let leaves_out = !own.is_constant() && !HitFields::are_edited(route);
         let left_out = |name: &HeaderName| leaves_out && HitFields::replace(name);
-        let mut headers = HeaderMap::new();
-        reply::copy(object.headers(), &mut headers);
         if !leaves_out {
             own.set(&mut headers);
         }
@@ -77,18 +92,47 @@ impl Prepared {
             write_field(&mut text, name, value);
         }
         let mut length = Vec::new();
-        write_field(&mut length, &header::CONTENT_LENGTH, &HeaderValue::from(object.body().len()));
+        write_field(&mut length, &header::CONTENT_LENGTH, &HeaderValue::from(len));
         let dated = headers.contains_key(header::DATE);
         let (text, length) = (text.into_boxed_slice(), length.into_boxed_slice());
-        Some(Prepared { generation: hit.live.generation, settled, text, length, dated })
+        Some(Lines { generation: hit.live.generation, text, length, dated })
     }
+
+    /// As of [`Prepared`].
+    #[inline]
+    pub(super) fn is_of(&self, generation: u64) -> bool {
+        self.generation == generation
+    }
+
+    /// The head, with what differs from hit to hit unless that is in it.
+    pub(super) fn write(&self, hit: &HeadOf<'_>, own: Option<&HitFields>) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        head.extend_from_slice(&self.text);
+        if let Some(own) = own.filter(|own| !own.is_constant()) {
+            own.each(|name, value| write_field(&mut head, name, value));
+        }
+        if hit.last {
+            head.extend_from_slice(b"connection: close\r\n");
+        }
+        head.extend_from_slice(&self.length);
+        if !self.dated {
+            write_date(&mut head, hit.now_ms);
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+}
+
+/// Whether what differs from hit to hit may be written after what was prepared: edits may change
+/// it.
+pub(super) fn keeps(route: &Route, own: &HitFields) -> bool {
+    own.is_constant() || !HitFields::are_edited(route)
 }
 
 /// A head as hyper writes it.
 pub(super) fn write_head(connection: &Connection, hit: &HeadOf<'_>) -> Option<Vec<u8>> {
     let own = HitFields::of(hit.route, hit.object, hit.now_ms);
-    // Edits may change what differs from hit to hit.
-    let keeps = own.is_constant() || !HitFields::are_edited(hit.route);
+    let keeps = keeps(hit.route, &own);
     let guard = &connection.worker.shared.guard;
     let is_current = |kept: &&Prepared| {
         keeps && kept.is_of(hit.live.generation) && guard.is_current(&kept.settled)
@@ -105,18 +149,5 @@ pub(super) fn write_head(connection: &Connection, hit: &HeadOf<'_>) -> Option<Ve
             fresh.downcast_ref::<Prepared>()?
         }
     };
-    let mut head = Vec::with_capacity(HEAD_BYTES);
-    head.extend_from_slice(&prepared.text);
-    if keeps && !own.is_constant() {
-        own.each(|name, value| write_field(&mut head, name, value));
-    }
-    if hit.last {
-        head.extend_from_slice(b"connection: close\r\n");
-    }
-    head.extend_from_slice(&prepared.length);
-    if !prepared.dated {
-        write_date(&mut head, hit.now_ms);
-    }
-    head.extend_from_slice(b"\r\n");
-    Some(head)
+    Some(prepared.lines.write(hit, keeps.then_some(&own)))
 }
