@@ -264,3 +264,46 @@ impl Wish {
         &self.bytes[..self.len]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_config as config;
+    use weir_http::head::{self, Room};
+
+    use super::*;
+
+    fn wish(offers: &Offers, fields: &str) -> Option<Vec<u8>> {
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut room = Room::new();
+        let head = head::parse(text.as_bytes(), &mut room, 8192, 100).unwrap();
+        Some(Wish::of(offers, &head, "a")?.bytes().to_vec())
+    }
+
+    #[test]
+    fn requests_are_of_one_kind_if_they_say_the_same() {
+        let (image, compress) = (Some(config::Image::default()), Some(config::Compress::default()));
+        let settings = config::RouteAdapt { image, compress, ..Default::default() };
+        let offers = Offers::new(&settings, None, &config::ImageLimits::default());
+        let offers = offers.unwrap().unwrap();
+        let kinds = [
+            "",
+            "Accept: x\r\n",
+            "Accept-Encoding: x\r\n",
+            "Accept:\r\n",
+            "Accept-Encoding:\r\n",
+            "Accept: x\r\nAccept-Encoding: x\r\n",
+            "Accept: X\r\nAccept-Encoding: x\r\n",
+        ];
+        for (at, one) in kinds.iter().enumerate() {
+            let same = format!("X-Other: y\r\n{one}").replace("Accept", "ACCEPT");
+            assert_eq!(wish(&offers, one), wish(&offers, &same), "{one}");
+            for other in &kinds[at + 1..] {
+                assert_ne!(wish(&offers, one), wish(&offers, other), "{one} and {other}");
+            }
+        }
+        assert_eq!(wish(&offers, "Accept: x\r\naccept: x\r\n"), None);
+        // With what stands for the other field, and the ends of both.
+        let long = |len| wish(&offers, &format!("Accept: {}\r\n", "x".repeat(len)));
+        assert!(long(WISH_BYTES_MAX - 3).is_some() && long(WISH_BYTES_MAX - 2).is_none());
+    }
+}

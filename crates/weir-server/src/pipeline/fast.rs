@@ -142,32 +142,36 @@ struct Found {
 
 impl Plain<'_, '_, '_> {
     /// Finds what is stored, if `fit` tells what of it is to be sent.
-    fn find(&self, variant: u64, fit: impl FnOnce(&Self, &Object) -> Option<Fit>) -> Option<Found> {
+    fn find(
+        &self,
+        variant: u64,
+        fit: impl FnOnce(&Self, &Object, &Kept) -> Option<Fit>,
+    ) -> Option<Found> {
         let (host, path, query) = (&self.request.host.name, self.path, self.query);
         let asked = look_up::Asked { host, path, query, variant };
         let mut found = None;
         let is_final = |object: &Object| {
-            found = fit(self, object);
+            let kept = object.annex().load();
+            found = fit(self, object, &kept).map(|fit| (fit, kept));
             found.is_some()
         };
         let object =
             look_up::plain_hit(self.connection, self.route, &asked, self.now_ms, is_final)?;
-        let kept = object.annex().load();
-        Some(Found { object, kept, fit: found? })
+        let (fit, kept) = found?;
+        Some(Found { object, kept, fit })
     }
 
     /// What of a stored response no plugin has to see is sent.
-    fn fit(&self, object: &Object) -> Option<Fit> {
-        let kept = object.annex().load();
-        match choices::are_kept(&kept, self.live.generation) {
-            true => choices::fit(self, object, &kept),
-            false => self.as_it_is(object).or_else(|| choices::fit(self, object, &kept)),
-        }
+    fn fit(&self, object: &Object, kept: &Kept) -> Option<Fit> {
+        let are_known =
+            self.route.offers.is_some() && choices::are_kept(kept, self.live.generation);
+        let as_it_is = if are_known { None } else { self.as_it_is(object, kept) };
+        as_it_is.or_else(|| choices::fit(self, object, kept))
     }
 
     /// Where plugins work on what is sent, that is what is stored, or the full path's business.
-    fn as_it_is(&self, object: &Object) -> Option<Fit> {
-        is_final(self.route, object, self.live.generation).then_some(Fit::AsItIs)
+    fn as_it_is(&self, object: &Object, kept: &Kept) -> Option<Fit> {
+        is_final(self.route, object, kept, self.live.generation).then_some(Fit::AsItIs)
     }
 
     fn admit(&self, found: Option<&Found>) -> Decided {
@@ -215,11 +219,9 @@ impl Plain<'_, '_, '_> {
 
 /// Whether a stored response is sent as it is, whoever asks. Where a head is prepared, that has
 /// been found out before.
-fn is_final(route: &Route, object: &Object, generation: u64) -> bool {
+fn is_final(route: &Route, object: &Object, kept: &Kept, generation: u64) -> bool {
     if route.offers.is_none() {
         return true;
     }
-    let kept = object.annex().load();
-    Prepared::of(&kept).is_some_and(|kept| kept.is_of(generation))
-        || !adapt::concerns(route, object)
+    Prepared::of(kept).is_some_and(|kept| kept.is_of(generation)) || !adapt::concerns(route, object)
 }
