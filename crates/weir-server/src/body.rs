@@ -10,6 +10,7 @@ use weir_cache::{FillReader, Object};
 use weir_origin::files::FileStream;
 use weir_origin::upstream::ResponseBody;
 
+use crate::pipeline::Coded;
 use crate::record::Record;
 
 /// Bytes given to hyper at once. It takes the next only when most of the last is written, so that a
@@ -45,6 +46,8 @@ pub(crate) enum Content {
     File(Box<FileStream>),
     /// An origin's response as it arrives.
     Upstream(Box<ResponseBody>),
+    /// What is adapted while it is sent.
+    Coded(Box<Coded>),
     /// Breaks off at once; an HTTP/2 stream for this reason.
     Torn(Reason),
 }
@@ -82,6 +85,7 @@ impl Content {
             Content::Fill(part) => part.left,
             Content::File(stream) => Some(stream.remaining()),
             Content::Upstream(body) => body.size_hint().exact(),
+            Content::Coded(body) => body.size_hint().exact(),
             Content::Torn(_) => None,
         }
     }
@@ -129,7 +133,15 @@ impl ReplyBody {
 
     /// Whether all that is left lies in memory anyway, so that nothing is gained by waiting for it.
     pub(crate) fn is_at_hand(&self) -> bool {
-        !matches!(self.content, Content::File(_) | Content::Upstream(_))
+        !matches!(self.content, Content::File(_) | Content::Upstream(_) | Content::Coded(_))
+    }
+
+    /// Waits for a beginning that is being made, if there is one.
+    pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.content {
+            Content::Coded(body) => body.poll_begin(cx),
+            _ => Poll::Ready(()),
+        }
     }
 
     fn poll_content(
@@ -152,6 +164,7 @@ impl ReplyBody {
             Content::Upstream(body) => {
                 ready!(Pin::new(body).poll_frame(cx)).map(|frame| frame.map_err(BodyError::from))
             }
+            Content::Coded(body) => ready!(Pin::new(body).poll_frame(cx)),
             // hyper resets the stream with it.
             Content::Torn(reason) => Some(Err(h2::Error::from(*reason).into())),
         };
@@ -239,6 +252,7 @@ impl Body for ReplyBody {
             Content::Pieces { left, .. } => *left == 0,
             Content::File(stream) => stream.remaining() == 0,
             Content::Upstream(body) => body.is_end_stream(),
+            Content::Coded(body) => body.is_end_stream(),
             Content::Torn(_) => false,
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -399,14 +399,15 @@ impl Future for Reply {
     type Output = Result<Response<ReplyBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            // hyper polls a future until it is ready and then drops it.
-            Reply::Now(response) => match response.take() {
-                Some(response) => Poll::Ready(Ok(response)),
-                None => Poll::Pending,
-            },
-            Reply::Later(future) => future.as_mut().poll(cx).map(Ok),
+        if let Reply::Later(future) = &mut *self {
+            *self = Reply::Now(Some(ready!(future.as_mut().poll(cx))));
         }
+        // hyper polls a future until it is ready and then drops it.
+        let Reply::Now(waiting) = &mut *self else { return Poll::Pending };
+        if let Some(response) = waiting {
+            ready!(response.body_mut().poll_begin(cx));
+        }
+        waiting.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
     }
 }
 

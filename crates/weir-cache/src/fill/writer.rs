@@ -255,7 +255,8 @@ impl FillWriter {
     fn link(&self, trailers: Option<HeaderMap>) -> Finished {
         let mut state = self.fill.state.lock();
         if state.written <= HEAP_BODY_BYTES_MAX as u64 && state.segments.len() > 1 {
-            let whole: Vec<u8> = state.segments.drain(..).flat_map(|s| s.bytes).collect();
+            let mut whole = Vec::with_capacity(state.written as usize);
+            state.segments.drain(..).for_each(|segment| whole.extend_from_slice(&segment.bytes));
             state.segments.push_back(Segment { start: 0, bytes: whole.into() });
         }
         let chunks = state.segments.iter().map(|segment| segment.bytes.clone()).collect();

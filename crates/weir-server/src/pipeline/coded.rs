@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use weir_adapt::stream::{Coder, Work};
 
 use super::keep::Keep;
@@ -18,7 +18,7 @@ const PIECE_BYTES_MAX: usize = 64 << 10;
 
 /// A body on its way through the stages of a stream. Whenever its source has no more for the
 /// moment, the client gets all that there is.
-pub(super) struct Coded {
+pub(crate) struct Coded {
     from: ReplyBody,
     coder: Coder,
     /// Where what is made goes, too, if what it is made of is stored.
@@ -30,6 +30,8 @@ pub(super) struct Coded {
     /// What the source was asked for already: its next frame, or that there is none.
     ahead: Option<Option<Result<Frame<Bytes>, BodyError>>>,
     trailers: Option<HeaderMap>,
+    /// What was made before it was asked for: the first frame, or that there is none.
+    begun: Option<Option<Result<Frame<Bytes>, BodyError>>>,
     /// Something was coded that the client may not be able to decode yet.
     is_held: bool,
     stage: Stage,
@@ -58,9 +60,23 @@ impl Coded {
             left: Bytes::new(),
             ahead: None,
             trailers: None,
+            begun: None,
             is_held: false,
             stage: Stage::Coming,
         }
+    }
+
+    /// Waits for what can be made at once, which goes out with the head then; if that is all, its
+    /// length is told. Where the source has nothing yet, the head goes first.
+    pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.begun.is_none() {
+            match self.poll_made(cx) {
+                Poll::Ready(first) => self.begun = Some(first),
+                Poll::Pending if self.coder.is_busy() => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+        Poll::Ready(())
     }
 
     /// Hands the next piece over, or what stands for it. Not ready if there is nothing to do.
@@ -141,16 +157,9 @@ impl Coded {
             None => Pin::new(&mut self.from).poll_frame(cx),
         }
     }
-}
 
-impl Body for Coded {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    /// What is made next.
+    fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
             if self.coder.is_busy() {
                 let coded = match ready!(self.coder.poll_done(cx)) {
@@ -180,7 +189,35 @@ impl Body for Coded {
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// Whether all has been made.
+    fn has_ended(&self) -> bool {
         self.stage == Stage::Ended && self.trailers.is_none()
+    }
+}
+
+impl Body for Coded {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.begun.take() {
+            Some(first) => Poll::Ready(first),
+            None => self.poll_made(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !matches!(self.begun, Some(Some(_))) && self.has_ended()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let first = self.begun.as_ref().and_then(|first| first.as_ref()?.as_ref().ok()?.data_ref());
+        match self.has_ended() {
+            true => SizeHint::with_exact(first.map_or(0, |data| data.len() as u64)),
+            false => SizeHint::default(),
+        }
     }
 }

@@ -45,7 +45,7 @@ impl Keep {
         let original = match whole {
             Whole::Object(object) => Original::Stored(Arc::clone(object)),
             Whole::Fill(reader) => Original::Coming(Arc::clone(reader.fill())),
-            Whole::File(_) | Whole::Bytes(_) | Whole::Upstream(_) => return None,
+            Whole::File(_) | Whole::Bytes(_) | Whole::Upstream(_) | Whole::Coded(_) => return None,
         };
         Some(Keep {
             connection: Arc::clone(record.connection()),

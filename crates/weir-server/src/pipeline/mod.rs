@@ -59,6 +59,7 @@ use crate::shared::{coarse_unix_ms, unix_ms};
 use crate::upstream::Upstream;
 use adapt::Fitted;
 pub(crate) use adapt::WEIR_ADAPT;
+pub(crate) use coded::Coded;
 use content::Content;
 pub(crate) use forward::Introduction;
 use forward_mode::Halt;

@@ -250,7 +250,7 @@ fn assemble(
 fn cut(selection: Selection, head: &mut Head, whole: Whole) -> Content {
     match selection {
         Selection::Whole => {
-            if !matches!(whole, Whole::Object(_) | Whole::Upstream(_)) {
+            if !matches!(whole, Whole::Object(_)) && !whole.is_passing() {
                 describe(head, &whole);
             }
             whole.content()

@@ -45,7 +45,7 @@ pub(super) fn select(
     dates: Dates,
 ) -> Selection {
     let reads = matches!(request.method, Method::GET | Method::HEAD);
-    if status != StatusCode::OK || !reads || matches!(whole, Whole::Upstream(_)) {
+    if status != StatusCode::OK || !reads || whole.is_passing() {
         return Selection::Whole;
     }
     if conditional::is_conditional(&request.headers) {

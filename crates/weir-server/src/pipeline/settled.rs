@@ -102,7 +102,9 @@ async fn as_it_comes(
             (head.status, head.freshness.age_ms(ask.now_ms()) / 1000)
         }
         // The callers have one of the two above.
-        Whole::File(_) | Whole::Bytes(_) | Whole::Upstream(_) => (StatusCode::OK, 0),
+        Whole::File(_) | Whole::Bytes(_) | Whole::Upstream(_) | Whole::Coded(_) => {
+            (StatusCode::OK, 0)
+        }
     };
     streamed::begin(&ask.route, status, &headers, &mut whole).await;
     if let Some(age) = age(&ask, cache, age_s) {

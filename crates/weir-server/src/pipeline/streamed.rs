@@ -163,7 +163,7 @@ fn through(record: &Record, whole: Whole, coder: Option<(Coder, Option<Keep>)>) 
     };
     let shared = std::sync::Arc::clone(&record.connection().worker.shared);
     let coded = Coded::new(ReplyBody::new(whole.content(), None), coder, keep, shared);
-    Whole::Upstream(Box::new(ResponseBody::made(coded.boxed_unsync())))
+    Whole::Coded(Box::new(coded))
 }
 
 /// The fields of what is adapted while it is sent. Its tag is a weak one: another time the same

@@ -7,6 +7,7 @@ use weir_cache::{FillReader, Object};
 use weir_origin::files::OpenFile;
 use weir_origin::upstream::ResponseBody;
 
+use super::coded::Coded;
 use crate::body::{Content, FillPart};
 
 /// A response body that has not been cut yet.
@@ -21,6 +22,8 @@ pub(super) enum Whole {
     Bytes(Bytes),
     /// Passed through: the origin has applied conditions and ranges itself.
     Upstream(Box<ResponseBody>),
+    /// Adapted while it is sent.
+    Coded(Box<Coded>),
 }
 
 impl Whole {
@@ -32,6 +35,7 @@ impl Whole {
             Whole::File(file) => Some(file.len),
             Whole::Bytes(bytes) => Some(bytes.len() as u64),
             Whole::Upstream(body) => hyper::body::Body::size_hint(body).exact(),
+            Whole::Coded(_) => None,
         }
     }
 
@@ -40,7 +44,7 @@ impl Whole {
         match self {
             Whole::Fill(reader) => reader.begun().await,
             Whole::Upstream(body) => body.begin().await,
-            Whole::Object(_) | Whole::File(_) | Whole::Bytes(_) => {}
+            Whole::Object(_) | Whole::File(_) | Whole::Bytes(_) | Whole::Coded(_) => {}
         }
     }
 
@@ -51,13 +55,18 @@ impl Whole {
             Whole::Fill(reader) => reader.fill().beginning(),
             Whole::Upstream(body) => body.beginning(),
             Whole::Bytes(bytes) => bytes.clone(),
-            Whole::File(_) => Bytes::new(),
+            Whole::File(_) | Whole::Coded(_) => Bytes::new(),
         }
+    }
+
+    /// Whether it is sent as it comes, and nothing of it is at hand.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Whole::Upstream(_) | Whole::Coded(_))
     }
 
     /// Whether a range can be cut out of it.
     pub(super) fn has_ranges(&self) -> bool {
-        !matches!(self, Whole::Upstream(_)) && self.len().is_some()
+        !self.is_passing() && self.len().is_some()
     }
 
     /// Everything.
@@ -71,6 +80,7 @@ impl Whole {
             Whole::File(file) => Content::File(Box::new(file.stream(0..file.len))),
             Whole::Bytes(bytes) => Content::One(bytes),
             Whole::Upstream(body) => Content::Upstream(body),
+            Whole::Coded(body) => Content::Coded(body),
         }
     }
 
@@ -83,8 +93,9 @@ impl Whole {
             }
             Whole::File(file) => Content::File(Box::new(file.stream(start..end))),
             Whole::Bytes(bytes) => Content::One(bytes.slice(start as usize..end as usize)),
-            // `has_ranges` is false: nobody cuts it.
+            // `has_ranges` is false: nobody cuts these.
             Whole::Upstream(body) => Content::Upstream(body),
+            Whole::Coded(body) => Content::Coded(body),
         }
     }
 
