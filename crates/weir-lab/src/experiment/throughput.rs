@@ -1,7 +1,8 @@
 //! What compressing and rewriting cost, beside servers that do it anew for every request. Weir does
-//! it once, by a helper, which has the server's core: things that are new are asked for once each,
-//! and who asks waits; what was made before is asked for again. What an application answers anew
-//! each time, and nobody may store, all of them adapt as it passes.
+//! it once: texts by a helper, which has the server's core, each of them stored before and asked
+//! for once by somebody who waits; pages as they come from the application, beside the same pages
+//! as they are. What was made before is asked for again. What an application answers anew each
+//! time, and nobody may store, all of them adapt as it passes.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -39,6 +40,8 @@ enum Work {
     Gzip,
     Zstd,
     Rewrite,
+    /// Pages are stored and sent as they are.
+    Nothing,
 }
 
 /// One line of the result.
@@ -54,6 +57,8 @@ struct Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// Another one each time, stored before.
+    Stored,
+    /// Another one each time, which the application answers and all may store.
     New,
     /// The same each time.
     Same,
@@ -65,10 +70,10 @@ enum What {
 pub(super) fn compression(experiment: &Experiment, options: &Options) -> Result<Record> {
     let task = |contender, case, work, what| Task { contender, case, work, what };
     let tasks = [
-        task("weir", "gzip", Work::Gzip, What::New),
+        task("weir", "gzip", Work::Gzip, What::Stored),
         task("nginx", "gzip", Work::Gzip, What::Same),
         task("caddy", "gzip", Work::Gzip, What::Same),
-        task("weir", "zstd", Work::Zstd, What::New),
+        task("weir", "zstd", Work::Zstd, What::Stored),
         task("caddy", "zstd", Work::Zstd, What::Same),
         task("weir", "gzip, again", Work::Gzip, What::Same),
         task("weir", "gzip, uncached", Work::Gzip, What::Live),
@@ -84,7 +89,8 @@ pub(super) fn compression(experiment: &Experiment, options: &Options) -> Result<
 pub(super) fn rewriting(experiment: &Experiment, options: &Options) -> Result<Record> {
     let task = |contender, case, what| Task { contender, case, work: Work::Rewrite, what };
     let tasks = [
-        task("weir", "rewritten", What::New),
+        Task { work: Work::Nothing, ..task("weir", "fetched", What::New) },
+        task("weir", "fetched, rewritten", What::New),
         task("nginx", "rewritten", What::Same),
         task("weir", "rewritten, again", What::Same),
         task("weir", "rewritten, uncached", What::Live),
@@ -142,7 +148,7 @@ impl Work {
     fn most_per_s(self) -> f64 {
         match self {
             Work::Gzip => 150e6,
-            Work::Zstd | Work::Rewrite => 400e6,
+            Work::Zstd | Work::Rewrite | Work::Nothing => 400e6,
         }
     }
 
@@ -153,7 +159,7 @@ impl Work {
             _ => "",
         };
         match self {
-            Work::Rewrite => Arc::new(Sized { size }),
+            Work::Rewrite | Work::Nothing => Arc::new(Sized { size }),
             _ => Arc::new(Texts { size, fields }),
         }
     }
@@ -166,7 +172,7 @@ impl Task {
             (Work::Gzip, _) => Some("ncoding: gzip"),
             (Work::Zstd, _) => Some("ncoding: zstd"),
             (Work::Rewrite, "weir") => Some("weir-adapt: html"),
-            (Work::Rewrite, _) => None,
+            (Work::Rewrite | Work::Nothing, _) => None,
         }
     }
 }
@@ -188,7 +194,10 @@ impl Bench<'_> {
         record: &mut Record,
     ) -> Result<Option<Sample>> {
         let options = self.options;
-        let pages = PageRoute::Rewritten;
+        let pages = match task.work {
+            Work::Nothing => PageRoute::Plain,
+            _ => PageRoute::Rewritten,
+        };
         let adaptation = Adaptation { pages, ..Adaptation::default() };
         let policy = Policy { adaptation, ..Policy::default() };
         let (role, page) = (Role::Adapted, text_target(size, 0));
@@ -237,7 +246,8 @@ impl Bench<'_> {
         let catalogue = task.work.catalogue(size, false);
         let same = Ask { expect: Expect::Any, ..catalogue.ask(0) };
         match task.what {
-            What::New => {
+            What::New => Ok(Asks::Each(catalogue)),
+            What::Stored => {
                 let time = self.options.warm_up + self.options.window;
                 let per_s = (task.work.most_per_s() / size as f64).min(ADAPTED_MAX_PER_S);
                 let count = (per_s * time.as_secs_f64()) as u64 + 2 * self.clients as u64;
