@@ -277,12 +277,19 @@ fn the_command_line_makes_pictures() {
     let made = std::fs::read(directory.path().join("b")).unwrap();
     let probe = probe(&made, &Limits::default()).unwrap().unwrap();
     assert_eq!((probe.source.name(), probe.width, probe.height), ("avif", 160, 120));
+    // A file's name says what should be in it.
+    for (wish, output, format) in
+        [("width=160", "c.JPG", "jpeg"), ("width=160", "c", "avif"), ("format=png", "d.jpg", "png")]
+    {
+        let out = run(&["adapt", "a.jpg", "--image", wish, "-o", output]);
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && said.starts_with(format), "{output}: {said}");
+    }
     let out = run(&["adapt", "a.jpg", "--image", "width=0"]);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && said.contains("expected a number from 1 to 16383"), "{said}");
 }
 
-/// The path and query by which each request came.
 /// Whatever an encoder does with it, its helper lives.
 #[test]
 fn pictures_of_all_depths_become_all_formats() {
@@ -320,6 +327,7 @@ fn pictures_of_all_depths_become_all_formats() {
     }
 }
 
+/// The path and query by which each request came.
 fn asked_of(origin: &Origin) -> Vec<String> {
     let requests = origin.take();
     requests.iter().map(|request| request.line().split(' ').nth(1).unwrap().to_owned()).collect()

@@ -374,3 +374,23 @@ fn a_loop_is_cut() {
     assert_eq!(client.ask("GET", "/", &[]).unwrap().status, 508);
     assert_eq!(client.ask("DELETE", "/", &[]).unwrap().status, 508);
 }
+
+#[test]
+fn options_travel_as_far_as_they_may() {
+    let origin = Origin::start(|received| {
+        let left = received.values("max-forwards").join(", ");
+        answer("200 OK", "", left.as_bytes())
+    });
+    let route = format!("route \"/*\" {{ proxy \"{}\"; }}", origin.url());
+    let (_weir, address) = Weir::front("", &route);
+    for (count, expected) in [("3", "2"), ("1", "0"), ("x", "x")] {
+        let got = client::ask(address, "OPTIONS", "/", &[("max-forwards", count)]);
+        assert_eq!((got.status, &got.body[..]), (200, expected.as_bytes()), "{count}");
+    }
+    let got = client::ask(address, "OPTIONS", "/", &[("max-forwards", "0")]);
+    assert_eq!(got.status, 204);
+    assert!(got.header("allow").unwrap().starts_with("GET, HEAD, OPTIONS"));
+    // It is a matter of OPTIONS and TRACE alone.
+    let got = client::ask(address, "GET", "/", &[("max-forwards", "0")]);
+    assert_eq!((got.status, &got.body[..]), (200, &b"0"[..]));
+}

@@ -32,7 +32,8 @@ impl Ads {
     /// [`Ads::load_with_rules`] the rules are not known.
     pub fn explain(&self, question: &Question<'_>) -> Explained {
         let is_short = question.host.len() + question.target.len() <= URL_BYTES_MAX;
-        let Some(found) = self.found(question).filter(|_| is_short) else {
+        let is_asked = is_short && !self.is_spared(question);
+        let Some(found) = self.found(question).filter(|_| is_asked) else {
             return Explained { verdict: Verdict::Pass, rule: None, exception: None };
         };
         let verdict = Verdict::of_code(code(&found));

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use adblock::filters::cosmetic::CosmeticFilterMask;
 use adblock::lists::{ParseOptions, ParsedLine, parse_filter};
 
+use super::spared::Spared;
+
 /// Bytes of a list. The largest in use have 6 MB.
 pub const LIST_BYTES_MAX: u64 = 64 << 20;
 
@@ -75,6 +77,8 @@ pub(super) struct Gathered {
     regexes: usize,
     /// Selectors that lists say are not to be hidden on any page.
     pub(super) unhidden: BTreeSet<String>,
+    /// Pages that are spared.
+    pub(super) spared: Spared,
 }
 
 impl Gathered {
@@ -103,7 +107,9 @@ impl Gathered {
                 report.cosmetic += 1;
                 continue;
             }
-            if self.rule(line, &mut report) {
+            if self.spared.add(line) {
+                report.network += 1;
+            } else if self.rule(line, &mut report) {
                 known.push_str(line);
                 known.push('\n');
                 self.rules += 1;

@@ -5,6 +5,7 @@ mod explain;
 mod lists;
 mod neutral;
 mod question;
+mod spared;
 #[cfg(test)]
 mod synthetic;
 mod verdicts;
@@ -22,6 +23,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use self::lists::Gathered;
+use self::spared::Spared;
 use self::verdicts::Verdicts;
 use crate::adapters::html::{Hidden, Hide, Shared, sheet};
 
@@ -57,6 +59,7 @@ pub struct Ads {
     generic: HashSet<String>,
     /// What is not hidden on any page, whatever a rule says.
     unhidden: BTreeSet<String>,
+    spared: Spared,
     /// What is hidden where no rule is about the host.
     plain: Page,
     pages: ArcSwap<HashMap<String, Page>>,
@@ -156,7 +159,7 @@ impl Ads {
     }
 
     fn new(gathered: Gathered, rules: Rules) -> Ads {
-        let Gathered { texts, reports, mut hidden, unhidden, .. } = gathered;
+        let Gathered { texts, reports, mut hidden, unhidden, spared, .. } = gathered;
         hidden.retain(|line| {
             let selector = line.split_once('\t').map_or(&**line, |(_, selector)| selector);
             !unhidden.contains(selector)
@@ -190,6 +193,7 @@ impl Ads {
             pages: ArcSwap::default(),
             reports,
             unhidden,
+            spared,
         };
         ads.plain = Page::new(id, ads.hide(NOWHERE));
         ads
@@ -236,7 +240,16 @@ impl Ads {
     }
 
     fn ask(&self, question: &Question<'_>) -> u8 {
-        self.found(question).map_or(PASS, |result| code(&result))
+        match self.is_spared(question) {
+            true => PASS,
+            false => self.found(question).map_or(PASS, |result| code(&result)),
+        }
+    }
+
+    /// Whether the page that asks, or is asked for, is let alone.
+    fn is_spared(&self, question: &Question<'_>) -> bool {
+        let is_page = question.kind == Kind::Document;
+        self.spared.of(if is_page { question.host } else { question.page }).all
     }
 
     /// What the engine says; nothing of what is no URL.
@@ -259,7 +272,12 @@ impl Ads {
         if let Some(known) = self.pages.load().get(host) {
             return known.clone();
         }
-        let hide = self.hide(host);
+        let spares = self.spared.of(host);
+        let hide = match (spares.hiding, spares.own) {
+            (true, _) => Hide::default(),
+            (false, true) => Hide::clone(&self.plain.hide),
+            (false, false) => self.hide(host),
+        };
         // Most hosts have no rules of their own.
         let page =
             if hide == *self.plain.hide { self.plain.clone() } else { Page::new(self.id, hide) };

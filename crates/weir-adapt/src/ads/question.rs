@@ -21,6 +21,8 @@ pub enum Kind {
     Fetch,
     /// What nobody looks at the answer of.
     Ping,
+    /// A connection for messages both ways.
+    WebSocket,
     /// A plugin's.
     Object,
     /// It cannot be told.
@@ -40,6 +42,7 @@ impl Kind {
             Kind::Media => "media",
             Kind::Fetch => "xmlhttprequest",
             Kind::Ping => "ping",
+            Kind::WebSocket => "websocket",
             Kind::Object => "object",
             Kind::Other => "other",
         }
@@ -52,9 +55,13 @@ impl Kind {
             Kind::Script => Some("noop.js"),
             Kind::Style => Some("noop.css"),
             Kind::Image => Some("1x1.gif"),
-            Kind::Font | Kind::Media | Kind::Fetch | Kind::Ping | Kind::Object | Kind::Other => {
-                None
-            }
+            Kind::Font
+            | Kind::Media
+            | Kind::Fetch
+            | Kind::Ping
+            | Kind::WebSocket
+            | Kind::Object
+            | Kind::Other => None,
         }
     }
 
@@ -91,6 +98,7 @@ fn of_destination(destination: &str) -> Option<Kind> {
         "audio" | "video" | "track" => Kind::Media,
         "object" | "embed" => Kind::Object,
         "report" => Kind::Ping,
+        "websocket" => Kind::WebSocket,
         "empty" => Kind::Fetch,
         _ => return None,
     })

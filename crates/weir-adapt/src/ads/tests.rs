@@ -106,6 +106,24 @@ fn pages_have_rules_of_their_host() {
 }
 
 #[test]
+fn pages_of_some_hosts_are_spared() {
+    let ads = ads("||ads.example^\n##.ad\nown.example##.promo\n@@||let.example^$document\n\
+                   @@||quiet.example^$elemhide\n@@||own.example^$specifichide\n\
+                   ||ws.example^$websocket\n");
+    assert_eq!((ads.reports()[0].network, ads.reports()[0].unknown), (5, 0));
+    let url = "https://ads.example/a.js";
+    assert_eq!(ask(&ads, url, Kind::Script, PAGE), Verdict::Block);
+    assert_eq!(ask(&ads, url, Kind::Script, "https://www.let.example/"), Verdict::Pass);
+    assert_eq!(ask(&ads, url, Kind::Script, "https://quiet.example/"), Verdict::Block);
+    assert_eq!(*ads.page("let.example").hide, Hide::default());
+    assert_eq!(*ads.page("quiet.example").hide, Hide::default());
+    assert_eq!(ads.page("own.example").hide, ads.any_page().hide);
+    let chat = "https://ws.example/chat";
+    assert_eq!(ask(&ads, chat, Kind::WebSocket, PAGE), Verdict::Block);
+    assert_eq!(ask(&ads, chat, Kind::Fetch, PAGE), Verdict::Pass);
+}
+
+#[test]
 fn a_large_list_is_read_and_asked() {
     let began = Instant::now();
     let ads = ads(&large());

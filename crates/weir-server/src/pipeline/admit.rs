@@ -12,7 +12,7 @@ use weir_http::head::{Head, PlainGet};
 use weir_http::path::{self, Normalised};
 use weir_http::request::Framing;
 
-use super::refuse::{Refusal, Turned};
+use super::refuse::{METHODS, Refusal, Turned};
 use super::route::Routed;
 use crate::connection::Connection;
 use crate::guard::{Asked, Decided, HeadFields, MapFields};
@@ -117,7 +117,7 @@ pub(super) fn admit(
     }
     if *method == Method::TRACE {
         // RFC 9110 §9.3.8: echoing a request's fields tells scripts what they must not know.
-        return Err(Refusal::MethodNotAllowed("GET, HEAD, OPTIONS, POST, PUT, DELETE, PATCH"));
+        return Err(Refusal::MethodNotAllowed(METHODS));
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(super) async fn answer(ask: Ask, missed: Missed) -> Response<ReplyBody> {
     };
     match ask.head.method {
         Method::GET | Method::HEAD => {}
-        Method::OPTIONS => return options(ask),
+        Method::OPTIONS => return options(ask, ALLOWED),
         _ => return ask.refuse(Refusal::MethodNotAllowed(ALLOWED), CacheResult::None),
     }
     let query = match Query::new(source, &ask, &missed) {
@@ -352,9 +352,10 @@ pub(super) fn redirect_to_directory(ask: Ask) -> Response<ReplyBody> {
     simple(ask, StatusCode::MOVED_PERMANENTLY, headers)
 }
 
-fn options(ask: Ask) -> Response<ReplyBody> {
+/// An answer to OPTIONS of Weir's own.
+pub(super) fn options(ask: Ask, allowed: &'static str) -> Response<ReplyBody> {
     let mut headers = HeaderMap::new();
-    headers.insert(header::ALLOW, HeaderValue::from_static(ALLOWED));
+    headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
     simple(ask, StatusCode::NO_CONTENT, headers)
 }
 

@@ -66,12 +66,13 @@ use forward_mode::Halt;
 use look_up::{Found, Missed};
 pub(crate) use look_up::{key_authority, key_hosts, plain_scope, scopes};
 pub(crate) use plugins::{Begun, Passage, has_no_content};
-use refuse::Refusal;
+use refuse::{METHODS, Refusal};
 pub(crate) use relay::End as TunnelEnd;
 use reply::Answer;
 pub(crate) use reply::storable;
 use route::{Routed, Unrouted};
 use weir_cache::Object;
+use weir_http::forward::{MaxForwards, max_forwards};
 use weir_http::request::Notes;
 
 /// A request on its way, after its route is known.
@@ -435,7 +436,9 @@ fn reply_with(
 
 /// Asks the route's source.
 fn source(mut ask: Ask, missed: Missed) -> Reply {
-    if let Source::Proxy(_) = &ask.route.source {
+    if let Source::Proxy(_) = &ask.route.source
+        && max_forwards(&ask.head.method, &mut ask.head.headers) == MaxForwards::Forward
+    {
         return Reply::Later(Box::pin(proxy::answer(ask, missed)));
     }
     let version = ask.head.version;
@@ -447,6 +450,8 @@ fn source(mut ask: Ask, missed: Missed) -> Reply {
             unread::read(body).await;
             files::answer(ask, missed).await
         })),
+        // It may travel no further.
+        (Source::Proxy(_), body) => unread::reply(files::options(ask, METHODS), version, body),
         (_, body) => unread::reply(fixed::answer(ask), version, body),
     }
 }

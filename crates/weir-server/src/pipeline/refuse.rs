@@ -19,6 +19,9 @@ use crate::body::{Content, ReplyBody};
 use crate::metrics::Refused;
 use crate::record::Record;
 
+/// Methods that origins may be asked with; others are theirs to know.
+pub(super) const METHODS: &str = "GET, HEAD, OPTIONS, POST, PUT, DELETE, PATCH";
+
 /// Why a request is not answered by a source.
 #[derive(Debug)]
 pub(super) enum Refusal {

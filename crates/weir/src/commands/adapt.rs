@@ -165,7 +165,8 @@ fn steps(
 ) -> Result<Vec<Step>, Failure> {
     let mut steps = Vec::new();
     if let Some(text) = &command.image {
-        let step = weir_server::image_step(text, &settings.image);
+        let text = with_format(text, command.output.as_deref());
+        let step = weir_server::image_step(&text, &settings.image);
         steps.push(step.map_err(|error| Failure(format!("`--image`: {error}")))?);
     }
     let rules = command.html.as_deref().map(rules).transpose()?;
@@ -177,6 +178,23 @@ fn steps(
         steps.push(Step::Compress(compress(text)?));
     }
     Ok(steps)
+}
+
+/// What is asked for of a picture, with the format that its file's name says unless it is told.
+fn with_format(text: &str, output: Option<&Path>) -> String {
+    let is_told = text.split(',').any(|part| part.trim_start().starts_with("format"));
+    let extension = output.and_then(|path| path.extension()?.to_str()).unwrap_or_default();
+    let format = match &*extension.to_ascii_lowercase() {
+        "jpg" | "jpeg" => "jpeg",
+        "png" => "png",
+        "webp" => "webp",
+        "avif" => "avif",
+        _ => "",
+    };
+    match is_told || format.is_empty() {
+        true => text.to_owned(),
+        false => format!("{text},format={format}"),
+    }
 }
 
 /// The rules of a file.

@@ -1,6 +1,7 @@
 //! Hints for images: loaded when they come into view, and in several widths to choose from.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use lol_html::HandlerResult;
@@ -30,6 +31,13 @@ pub(super) fn add(
     }
     let (images, counts) = (images.clone(), Arc::clone(counts));
     let mut seen = 0_u32;
+    let is_elsewhere = Arc::new(AtomicBool::new(false));
+    let found = Arc::clone(&is_elsewhere);
+    let settings = settings.append_element_content_handler(on("base[href]", move |base| {
+        let href = base.get_attribute("href").unwrap_or_default();
+        found.fetch_or(has_host(&href), Relaxed);
+        HandlerResult::Ok(())
+    })?);
     Ok(settings.append_element_content_handler(on("img[src]", move |image| {
         let is_late = images.lazy_after.is_some_and(|eager| seen >= eager);
         seen = seen.saturating_add(1);
@@ -38,7 +46,7 @@ pub(super) fn add(
             image.set_attribute("loading", "lazy")?;
             changed = true;
         }
-        if let Some(srcset) = &images.srcset {
+        if let Some(srcset) = images.srcset.as_ref().filter(|_| !is_elsewhere.load(Relaxed)) {
             changed |= widths(image, srcset)?;
         }
         if changed {
@@ -85,9 +93,15 @@ fn is_own(src: &str) -> bool {
     // Where white space and commas stand candidates would end.
     let is_plain = !src.is_empty() && !src.contains([' ', '\t', '\n', '\r', ',', '#', '\\']);
     let path = src.split('?').next().unwrap_or_default();
-    let is_relative = !src.starts_with("//") && !path.split('/').next().unwrap_or("").contains(':');
+    let is_relative = !has_host(src);
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     is_plain && is_relative && extension.is_some_and(|extension| EXTENSIONS.contains(&&*extension))
+}
+
+/// Whether a URL says by itself whose it is.
+fn has_host(url: &str) -> bool {
+    let path = url.split('?').next().unwrap_or_default();
+    url.starts_with("//") || path.split('/').next().unwrap_or_default().contains(':')
 }
 
 /// Whether its URL says how wide it shall be, or is signed as it is.

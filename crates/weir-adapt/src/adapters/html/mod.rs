@@ -2,10 +2,12 @@
 //! hints, hosts in URLs others, and what a list of ads hides is taken out. Whatever nothing is to
 //! be done to stays as it is, to the byte.
 
+mod ends;
 mod handlers;
 mod hide;
 mod hosts;
 mod images;
+mod open;
 mod rewriter;
 mod shared;
 mod strip;
@@ -126,10 +128,29 @@ pub struct Strip {
     pub space: bool,
 }
 
+impl Rewriting {
+    /// Whether it matters where elements end.
+    fn needs_ends(&self) -> bool {
+        self.hide.is_some() || self.html.rules.iter().any(Rule::needs_ends)
+    }
+}
+
 impl Html {
     /// Whether a text has a place for the nonce.
     pub fn wants_nonce(&self) -> bool {
         self.rules.iter().any(|rule| rule.action.text().is_some_and(|text| text.contains(NONCE)))
+    }
+}
+
+impl Rule {
+    /// Whether it matters where elements end: something is done there, or what is asked for is
+    /// more than one element's own.
+    fn needs_ends(&self) -> bool {
+        let is_begun = matches!(
+            self.action,
+            Action::Before(_) | Action::Prepend(_) | Action::Set(..) | Action::Unset(_)
+        );
+        !is_begun || self.selector.contains([' ', '>', ':'])
     }
 }
 

@@ -10,6 +10,7 @@ use lol_html::send::Settings;
 use lol_html::{AsciiCompatibleEncoding, OutputSink, send};
 use parking_lot::Mutex;
 
+use super::ends::{Ends, Part, cut_ends};
 use super::{Hidden, Rewriting, handlers, strip};
 
 /// Memory of the parser: elements that are open, and a tag that has not ended.
@@ -45,6 +46,10 @@ pub struct Rewriter {
 struct Pass {
     /// Without one the page passes as it is.
     inner: Option<send::HtmlRewriter<'static, Sink>>,
+    /// Finds ends that the page leaves out, if somebody cares.
+    ends: Option<Box<Ends>>,
+    /// It was told of some.
+    has_told_ends: bool,
     output: Arc<Mutex<Vec<u8>>>,
     has_bailed_out: bool,
 }
@@ -79,7 +84,8 @@ impl Rewriter {
             true => Some(Pass::of_space()?),
             false => None,
         };
-        Ok(Rewriter { space, page: Pass::new(page), counts })
+        let ends = rewriting.needs_ends().then(Box::default);
+        Ok(Rewriter { space, page: Pass { ends, ..Pass::new(page) }, counts })
     }
 
     /// Takes the next piece, and appends what is ready to `output`.
@@ -129,7 +135,7 @@ impl Pass {
         let output = Arc::default();
         let sink = Sink(Arc::clone(&output));
         let inner = Some(send::HtmlRewriter::new(settings, sink));
-        Pass { inner, output, has_bailed_out: false }
+        Pass { inner, ends: None, has_told_ends: false, output, has_bailed_out: false }
     }
 
     /// Text that is looked at is decoded and coded again, and what is none in the page's encoding
@@ -144,20 +150,50 @@ impl Pass {
     }
 
     fn push(&mut self, piece: &[u8], output: &mut Vec<u8>) {
-        let Some(inner) = &mut self.inner else { return output.extend_from_slice(piece) };
-        // What it had taken in goes out as it was, this piece's end included.
-        let failed = inner.write(piece).is_err();
-        output.append(&mut self.output.lock());
-        if failed {
+        match self.ends.take() {
+            None => self.tell(&Part::Page(piece)),
+            Some(mut ends) => {
+                ends.push(piece, &mut |part| self.tell(&part));
+                self.ends = Some(ends);
+            }
+        }
+        self.take(output);
+    }
+
+    /// Appends what there is to `output`.
+    fn take(&mut self, output: &mut Vec<u8>) {
+        let mut ready = self.output.lock();
+        if self.has_told_ends {
+            cut_ends(&mut ready);
+        }
+        output.append(&mut ready);
+    }
+
+    fn tell(&mut self, part: &Part<'_>) {
+        let told = match (&mut self.inner, part) {
+            (Some(inner), Part::Page(bytes)) => inner.write(bytes),
+            (Some(inner), Part::End(tag)) => {
+                self.has_told_ends = true;
+                inner.write(tag.as_bytes())
+            }
+            (None, Part::Page(bytes)) => return self.output.lock().extend_from_slice(bytes),
+            (None, Part::End(_)) => return,
+        };
+        if told.is_err() {
+            // What it had taken in has gone out as it was, this part's end included.
             self.inner = None;
             self.has_bailed_out = true;
         }
     }
 
     fn finish(&mut self, output: &mut Vec<u8>) {
-        let Some(inner) = self.inner.take() else { return };
-        self.has_bailed_out |= inner.end().is_err();
-        output.append(&mut self.output.lock());
+        if let Some(mut ends) = self.ends.take() {
+            ends.finish(&mut |part| self.tell(&part));
+        }
+        if let Some(inner) = self.inner.take() {
+            self.has_bailed_out |= inner.end().is_err();
+        }
+        self.take(output);
     }
 }
 

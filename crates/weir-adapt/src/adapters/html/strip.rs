@@ -48,7 +48,9 @@ pub(super) fn space(
     // Elements that are open in which white space is shown as it is.
     let kept = Arc::new(AtomicU32::new(0));
     let open = Arc::clone(&kept);
-    let settings = settings.append_element_content_handler(on("pre, listing", move |element| {
+    // In SVG scripts and styles are elements like others, and not text (HTML, section 13.2.6.5).
+    let kept_as_they_are = "pre, listing, svg script, svg style";
+    let settings = settings.append_element_content_handler(on(kept_as_they_are, move |element| {
         // One that never ends keeps the rest of the page as it is.
         open.fetch_add(1, Relaxed);
         let open = Arc::clone(&open);
