@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use weir_adapt::adapters::compress::Compress;
 
+use crate::commands::adapt;
 use crate::commands::plugin_new::Lang;
 
 /// A web server and caching proxy.
@@ -94,6 +96,7 @@ pub(crate) struct Adapt {
     /// Make another picture of it, such as "width=800,format=webp"; with "width", "height", "fit",
     /// "format", "quality", "target", "grey" and "animation".
     #[arg(long, value_name = "PARAMETERS", conflicts_with_all = ["html", "ads", "compress"])]
+    #[arg(value_parser = adapt::picture)]
     pub(crate) image: Option<String>,
     /// Take out of it, a page of HTML, what a list of ads hides; may be repeated.
     #[arg(long, value_name = "LIST")]
@@ -105,8 +108,8 @@ pub(crate) struct Adapt {
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "url")]
     pub(crate) headers: Vec<String>,
     /// Code it: "gzip", "br" or "zstd", with a level if wanted, such as "br:11".
-    #[arg(long, value_name = "CODING[:LEVEL]")]
-    pub(crate) compress: Option<String>,
+    #[arg(long, value_name = "CODING[:LEVEL]", value_parser = adapt::compress)]
+    pub(crate) compress: Option<Compress>,
     /// Where the result goes, or the file as it is, where that is as good; by default nowhere, and
     /// only its size is told.
     #[arg(long, short, value_name = "FILE")]

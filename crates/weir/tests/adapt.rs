@@ -106,7 +106,7 @@ fn the_original_goes_out_until_its_variant_is_there() {
         assert_eq!(decoded(&response), text("a"), "{accept}");
         assert!(response.body.len() < text("a").len() / 2);
         assert_eq!(response.header("vary"), Some("Accept-Encoding"));
-        assert_eq!(response.header("etag"), Some(&*format!("\"v1-{coding}{level}\"")));
+        assert!(response.header("etag").unwrap().starts_with(&format!("\"v1-{coding}{level}-")));
         assert_eq!(response.header("content-type"), Some("text/html"));
         assert_eq!(response.header("content-length"), Some(&*response.body.len().to_string()));
         assert!(response.header("weir-adapt").unwrap().starts_with(coding));
@@ -132,8 +132,8 @@ fn variants_have_conditions_ranges_and_heads_of_their_own() {
     let with = |method, name, value| {
         ask(address, method, "/s.css", &[("accept-encoding", "gzip"), (name, value)])
     };
-    let unchanged = with("GET", "if-none-match", "\"v1-gzip9\"");
-    assert_eq!((unchanged.status, unchanged.header("etag")), (304, Some("\"v1-gzip9\"")));
+    let unchanged = with("GET", "if-none-match", whole.header("etag").unwrap());
+    assert_eq!((unchanged.status, unchanged.header("etag")), (304, whole.header("etag")));
     assert_eq!(unchanged.header("vary"), Some("Accept-Encoding"));
     assert_eq!(with("GET", "if-none-match", "\"v1\"").status, 200);
     assert_eq!(ask(address, "GET", "/s.css", &[("if-none-match", "\"v1\"")]).status, 304);
@@ -156,16 +156,16 @@ fn what_takes_long_has_a_draft_until_it_is_there() {
     // The second waits, though not for as long as the strongest level takes.
     let draft = get(address, "/", "zstd");
     assert_eq!(draft.header("weir-adapt"), Some("zstd;q=3;draft"));
-    assert_eq!(draft.header("etag"), Some("\"v1-zstd19-draft\""));
+    let tag = draft.header("etag").unwrap();
+    assert!(tag.starts_with("\"v1-zstd19-"), "{tag}");
     assert_eq!(decoded(&draft), text("a"));
     let whole = variant(address, "/", "zstd");
     assert_eq!(whole.header("weir-adapt"), Some("zstd;q=19"));
-    assert_eq!(whole.header("etag"), Some("\"v1-zstd19\""));
+    assert!(whole.header("etag").is_some_and(|other| other != tag && tag.len() == other.len()));
     assert_eq!(decoded(&whole), text("a"));
     assert!(whole.body.len() < draft.body.len(), "{} {}", whole.body.len(), draft.body.len());
     // Who has begun with the one does not go on with the other.
-    let on =
-        [("accept-encoding", "zstd"), ("range", "bytes=100-"), ("if-range", "\"v1-zstd19-draft\"")];
+    let on = [("accept-encoding", "zstd"), ("range", "bytes=100-"), ("if-range", tag)];
     let response = ask(address, "GET", "/", &on);
     assert_eq!((response.status, response.body), (200, whole.body));
 }
@@ -184,7 +184,7 @@ fn a_draft_stays_if_the_whole_is_no_smaller() {
     // The whole has been made, and what is sent is a draft no more.
     let settled = variant(address, "/", "br");
     assert_eq!(settled.header("weir-adapt"), Some("br;q=4"));
-    assert_eq!(settled.header("etag"), Some("\"v1-br11-draft\""));
+    assert!(settled.header("etag").unwrap().starts_with("\"v1-br11-"));
     assert_eq!(decoded(&settled), monotony());
     let page = ask(admin, "GET", "/metrics", &[("host", "localhost")]).body;
     let page = String::from_utf8(page).unwrap();
@@ -253,7 +253,7 @@ fn a_variant_ends_with_its_original() {
     });
     let newer = newer.unwrap();
     let tag = newer.header("etag").unwrap();
-    let number = tag.trim_matches('"').trim_end_matches("-gzip1");
+    let (number, _) = tag.trim_matches('"').split_once("-gzip1-").unwrap();
     assert_eq!(decoded(&newer), text(number));
 }
 
@@ -373,15 +373,21 @@ fn the_command_line_adapts_files() {
     assert!(String::from_utf8_lossy(&out.stdout).starts_with("not-smaller"), "{out:?}");
     // What a client would be sent.
     assert_eq!(std::fs::read(directory.path().join("out")).unwrap(), b"small");
-    for (arguments, expected) in [
-        (["page.html", "--compress", "lzma"], "`--compress` cannot be \"lzma\""),
-        (["page.html", "--compress", "br:12"], "expected a number from 0 to 11"),
-        (["absent", "--compress", "br"], "absent: No such file"),
+    for (arguments, status, expected) in [
+        (["page.html", "--compress", "lzma"], 2, "expected \"gzip\", \"br\" or \"zstd\""),
+        (
+            ["page.html", "--compress", "br:12"],
+            2,
+            "a level of br cannot be \"12\": expected 0 to 11",
+        ),
+        (["page.html", "--image", "width=0"], 2, "expected a number from 1 to 16383"),
+        (["absent", "--compress", "br"], 1, "absent: No such file"),
         // It says that it has no length, and has no end.
-        (["/dev/zero", "--compress", "br"], "/dev/zero: more than 268435456 bytes"),
+        (["/dev/zero", "--compress", "br"], 1, "/dev/zero: more than 268435456 bytes"),
     ] {
         let out = run(&[&["adapt"][..], &arguments[..]].concat());
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(!out.status.success() && said.contains(expected), "{arguments:?}: {said}");
+        assert_eq!(out.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
     }
 }

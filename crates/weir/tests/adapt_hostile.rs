@@ -166,7 +166,7 @@ fn a_helper_that_is_killed_at_its_work_is_replaced_and_the_work_done() {
     let pending = until(address, "/second", "gzip", |word| word.ends_with("pending"));
     assert_eq!(pending.header("content-encoding"), None);
     signal(helper, Signal::KILL);
-    assert_eq!(variant(address, "/second").header("etag"), Some("\"v1-gzip9\""));
+    assert!(variant(address, "/second").header("etag").unwrap().starts_with("\"v1-gzip9-"));
     assert_ne!(weir.helpers(), [helper]);
     weir.wait_for_log("a helper is ended that had to adapt a response");
 }

@@ -51,16 +51,18 @@ fn a_range_of_a_variant_needs_its_entity_tag() {
     let (_weir, address) = front(&origin, "", "compress \"gzip\"");
     let made = wait_for(PATIENCE, || {
         let response = ask(address, "GET", "/", &[("accept-encoding", "gzip")]);
-        (response.header("etag") == Some("\"v1-gzip9\"")).then_some(())
+        let tag = response.header("etag").unwrap();
+        tag.starts_with("\"v1-gzip9-").then(|| tag.to_owned())
     });
-    assert!(made.is_some());
+    let tag = &*made.unwrap();
     for (accept, condition, status) in [
         ("gzip", DATE, 200),
         ("identity", DATE, 206),
-        ("gzip", "\"v1-gzip9\"", 206),
+        ("gzip", tag, 206),
+        ("gzip", "\"v1-gzip9\"", 200),
         ("gzip", "\"v1\"", 200),
         ("identity", "\"v1\"", 206),
-        ("identity", "\"v1-gzip9\"", 200),
+        ("identity", tag, 200),
     ] {
         assert_eq!(resume(address, accept, condition).status, status, "{accept} {condition}");
     }

@@ -18,14 +18,6 @@ pub(super) enum Effort {
 const DRAFT: &str = ";draft";
 
 impl Effort {
-    /// What it adds to a variant's name: other bytes have another entity tag.
-    pub(super) const fn tag(self) -> &'static str {
-        match self {
-            Effort::Draft => "-draft",
-            Effort::Whole => "",
-        }
-    }
-
     /// What it adds to `Weir-Adapt`.
     pub(super) const fn mark(self) -> &'static str {
         match self {

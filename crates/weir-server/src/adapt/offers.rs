@@ -1,12 +1,13 @@
 //! What a route offers to make of its responses, and the variant of one that fits a request.
 
 use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::quality::FixedState;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use weir_adapt::Recipe;
@@ -188,7 +189,7 @@ impl Offers {
     /// this route makes such variants.
     pub(crate) fn original_of<'t>(&self, tag: &'t [u8]) -> Option<&'t [u8]> {
         let adapters = self.adapters.iter().rev();
-        let whole = tag.strip_suffix(Effort::Draft.tag().as_bytes()).unwrap_or(tag);
+        let whole = without_digest(tag);
         let original = adapters.fold(whole, |tag, adapter| adapter.named(tag).unwrap_or(tag));
         (original.len() < whole.len()).then_some(original)
     }
@@ -287,7 +288,8 @@ impl Variant {
             headers.insert(header::CONTENT_TYPE, content_type);
         }
         let tag = original.headers().get(header::ETAG);
-        let tag = tag.and_then(|tag| tag_of(tag, &(self.name() + effort.tag())));
+        let name = || format!("{}-{:016x}", self.name(), digest(&body));
+        let tag = tag.and_then(|tag| tag_of(tag, &name()));
         headers.extend(tag.map(|tag| (header::ETAG, tag)));
         if let Ok(detail) = HeaderValue::try_from([detail, effort.mark()].concat()) {
             headers.insert(WEIR_ADAPT, detail);
@@ -311,6 +313,23 @@ fn written(name: &HeaderName) -> HeaderValue {
     };
     let bytes: Vec<u8> = name.as_str().as_bytes().iter().map(letter).collect();
     HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static("*"))
+}
+
+/// What tells a variant's bytes from others that were made of the same, by another encoder or while
+/// they were sent: a strong entity tag is one of bytes (RFC 9110 §8.8.1).
+fn digest(body: &Body) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    body.chunks().iter().for_each(|chunk| hasher.write(chunk));
+    hasher.finish()
+}
+
+/// A variant's entity tag without that, if it is there.
+fn without_digest(tag: &[u8]) -> &[u8] {
+    let is_digest = |end: &[u8]| end[0] == b'-' && end[1..].iter().all(u8::is_ascii_hexdigit);
+    match tag.split_at_checked(tag.len().wrapping_sub(17)) {
+        Some((name, end)) if is_digest(end) => name,
+        _ => tag,
+    }
 }
 
 /// A variant has an entity tag of its own (RFC 9110 §8.8.3.3).
@@ -366,8 +385,11 @@ mod tests {
             ("v1-gzip9", Some("v1")),
             (html, Some("v1")),
             (&format!("{html}-br11"), Some("v1")),
-            ("v1-br11-draft", Some("v1")),
-            ("v1-draft", None),
+            ("v1-br11-0123456789abcdef", Some("v1")),
+            ("v1-0123456789abcdef-br11-0123456789abcdef", Some("v1-0123456789abcdef")),
+            ("v1-0123456789abcdef", None),
+            ("-0123456789abcdef", None),
+            ("v1-br11-0123456789abcde", None),
             (&html.replace("v1-", "v1-br11-"), Some("v1-br11")),
             ("-br", Some("")),
             ("v1", None),

@@ -174,9 +174,7 @@ fn steps(
         let hide = lists.map(Lists::hide);
         steps.push(Step::Html(Rewriting { hide, ..rules.unwrap_or_default() }));
     }
-    if let Some(text) = &command.compress {
-        steps.push(Step::Compress(compress(text)?));
-    }
+    steps.extend(command.compress.map(Step::Compress));
     Ok(steps)
 }
 
@@ -207,25 +205,35 @@ fn rules(file: &Path) -> Result<Rewriting, Failure> {
     Ok(weir_server::html_rewriting(&html))
 }
 
-fn compress(text: &str) -> Result<Compress, Failure> {
+/// Reads `--image`, for nothing but its errors: it depends on `--output`, too.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn picture(text: &str) -> Result<String, String> {
+    let settings = weir_config::Adapt::default();
+    weir_server::image_step(text, &settings.image).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+/// Reads `--compress`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn compress(text: &str) -> Result<Compress, String> {
     let (name, level) =
         text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
     let coding = match name {
         "gzip" | "gz" => Coding::Gzip,
         "br" | "brotli" => Coding::Brotli,
         "zstd" | "zst" => Coding::Zstd,
-        _ => {
-            let expected = "expected \"gzip\", \"br\" or \"zstd\"";
-            return Err(Failure(format!("`--compress` cannot be {name:?}: {expected}")));
-        }
+        _ => return Err("expected \"gzip\", \"br\" or \"zstd\"".to_owned()),
     };
     let (least, most) = coding.levels();
     let level = match level {
         None => most,
         Some(level) => {
             level.parse().ok().filter(|level| (least..=most).contains(level)).ok_or_else(|| {
-                let expected = format!("expected a number from {least} to {most}");
-                Failure(format!("`--compress`: a level of {name} cannot be {level:?}: {expected}"))
+                format!("a level of {name} cannot be {level:?}: expected {least} to {most}")
             })?
         }
     };

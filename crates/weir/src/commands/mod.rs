@@ -1,6 +1,6 @@
 //! One function per command.
 
-mod adapt;
+pub(crate) mod adapt;
 mod adapt_ads;
 mod ca;
 mod check;

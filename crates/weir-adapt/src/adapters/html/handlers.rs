@@ -29,6 +29,10 @@ pub(super) fn settings(
         let action = rule.action.clone().with_nonce(nonce.unwrap_or_default());
         let counts = Arc::clone(counts);
         settings = settings.append_element_content_handler(on(&rule.selector, move |element| {
+            if element.removed() {
+                // A line before has taken it out.
+                return HandlerResult::Ok(());
+            }
             counts.changed.fetch_add(1, Relaxed);
             act(element, &action)
         })?);

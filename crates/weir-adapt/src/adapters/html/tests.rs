@@ -445,6 +445,9 @@ fn elements_end_where_browsers_end_them() {
         let html = rules(&[(selector, Action::Set(text("x"), text("")))]);
         check(&html, "<ul><li><a>1</a><li><a>2</a></ul><a>3</a>", expected);
     }
+    // What one line has taken out is not there for those behind it.
+    let html = rules(&[(".x", Action::Remove), ("ul > li", Action::Append(text("!")))]);
+    check(&html, "<ul><li class=x>1<li>2</ul>", "<ul><li>2!</ul>");
     let scripts = rules(&[
         ("head", Action::Append(text("<link>"))),
         ("body", Action::Append(text("<script></script>"))),
