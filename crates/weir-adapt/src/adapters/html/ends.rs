@@ -209,7 +209,7 @@ fn token(bytes: &[u8]) -> Token<'_> {
     })
 }
 
-/// Where in a tag's attributes the `>` is that ends it (WHATWG HTML, sections 13.2.5.32 to 13.2.5.40).
+/// Where in a tag's attributes the `>` is that ends it (WHATWG HTML, sections 13.2.5.32 to 40).
 fn end_of_tag(attributes: &[u8]) -> Option<usize> {
     enum At {
         BeforeName,
