@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use memchr::{memchr, memmem, memrchr};
 
-use super::open::Open;
+use super::open::{Ended, Open};
 
 /// A tag that is longer is not understood, nor anything behind it.
 const TAG_BYTES_MAX: usize = 64 << 10;
@@ -162,9 +162,9 @@ impl Inside {
     }
 }
 
-fn end_all(ended: Vec<&'static str>, tell: &mut impl FnMut(Part<'_>)) {
-    for name in ended {
-        tell(Part::End(format!("</{name}{}", *MARK)));
+fn end_all(ended: Ended, tell: &mut impl FnMut(Part<'_>)) {
+    for tag in ended {
+        tell(Part::End(format!("</{}{}", tag.name(), *MARK)));
     }
 }
 

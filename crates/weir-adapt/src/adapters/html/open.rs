@@ -2,112 +2,38 @@
 //! (WHATWG HTML, section 13.1.2.4), and then what follows ends them (section 13.2.6.4). Elements
 //! that neither end others nor hide them are not followed.
 
-/// Elements that are followed; in order.
-const KNOWN: [&str; 60] = [
-    "address",
-    "applet",
-    "article",
-    "aside",
-    "blockquote",
-    "body",
-    "button",
-    "caption",
-    "center",
-    "colgroup",
-    "dd",
-    "details",
-    "dialog",
-    "dir",
-    "div",
-    "dl",
-    "dt",
-    "fieldset",
-    "figcaption",
-    "figure",
-    "footer",
-    "form",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "head",
-    "header",
-    "hgroup",
-    "hr",
-    "html",
-    "li",
-    "listing",
-    "main",
-    "marquee",
-    "menu",
-    "nav",
-    "object",
-    "ol",
-    "optgroup",
-    "option",
-    "p",
-    "pre",
-    "rp",
-    "rt",
-    "search",
-    "section",
-    "select",
-    "summary",
-    "table",
-    "tbody",
-    "td",
-    "template",
-    "tfoot",
-    "th",
-    "thead",
-    "tr",
-    "ul",
-];
+/// Elements that are followed, and their names in letters that are small.
+macro_rules! tags {
+    ($($tag:ident $name:literal,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Tag { $($tag,)* }
 
-/// Those before which a paragraph ends.
-const END_PARAGRAPHS: [&str; 39] = [
-    "address",
-    "article",
-    "aside",
-    "blockquote",
-    "center",
-    "dd",
-    "details",
-    "dialog",
-    "dir",
-    "div",
-    "dl",
-    "dt",
-    "fieldset",
-    "figcaption",
-    "figure",
-    "footer",
-    "form",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "header",
-    "hgroup",
-    "hr",
-    "li",
-    "listing",
-    "main",
-    "menu",
-    "nav",
-    "ol",
-    "p",
-    "pre",
-    "search",
-    "section",
-    "summary",
-    "table",
-    "ul",
-];
+        impl Tag {
+            fn of_lower(name: &[u8]) -> Option<Tag> {
+                let name = std::str::from_utf8(name).ok()?;
+                Some(match name { $($name => Tag::$tag,)* _ => return None })
+            }
+
+            /// As it is written.
+            pub(super) const fn name(self) -> &'static str {
+                match self { $(Tag::$tag => $name,)* }
+            }
+        }
+    };
+}
+
+tags! {
+    Address "address", Applet "applet", Article "article", Aside "aside", Blockquote "blockquote",
+    Body "body", Button "button", Caption "caption", Center "center", Colgroup "colgroup", Dd "dd",
+    Details "details", Dialog "dialog", Dir "dir", Div "div", Dl "dl", Dt "dt", Fieldset "fieldset",
+    Figcaption "figcaption", Figure "figure", Footer "footer", Form "form", H1 "h1", H2 "h2",
+    H3 "h3", H4 "h4", H5 "h5", H6 "h6", Head "head", Header "header", Hgroup "hgroup", Hr "hr",
+    Html "html", Li "li", Listing "listing", Main "main", Marquee "marquee", Menu "menu", Nav "nav",
+    Object "object", Ol "ol", Optgroup "optgroup", Option "option", P "p", Pre "pre", Rp "rp",
+    Rt "rt", Search "search", Section "section", Select "select", Summary "summary", Table "table",
+    Tbody "tbody", Td "td", Template "template", Tfoot "tfoot", Th "th", Thead "thead", Tr "tr",
+    Ul "ul",
+}
 
 /// What a head has in it.
 const OF_HEADS: [&str; 11] = [
@@ -115,32 +41,65 @@ const OF_HEADS: [&str; 11] = [
     "template", "title",
 ];
 
-/// Those that most others are not looked for beyond.
-const SCOPES: [&str; 9] =
-    ["applet", "caption", "html", "marquee", "object", "table", "td", "template", "th"];
-
 /// So deep are pages followed.
 const DEPTH_MAX: usize = 256;
 
 /// The elements that are open at a place in a page.
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    stack: Vec<&'static str>,
+    stack: Vec<Tag>,
     /// It has become too deep: nothing is known any more.
     is_lost: bool,
 }
 
 /// The elements that end at a place though the page does not say so.
-pub(super) type Ended = Vec<&'static str>;
+pub(super) type Ended = Vec<Tag>;
 
-/// The name of an element that is followed.
-fn known(name: &[u8]) -> Option<&'static str> {
-    let mut lower = [0; 10];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    let at = KNOWN.binary_search_by(|known| known.as_bytes().cmp(lower)).ok()?;
-    Some(KNOWN[at])
+impl Tag {
+    /// By its name, in letters of any size.
+    fn of(name: &[u8]) -> Option<Tag> {
+        let mut lower = [0; 10];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        Tag::of_lower(lower)
+    }
+
+    /// Whether a paragraph ends before it.
+    fn ends_paragraphs(self) -> bool {
+        use Tag::{
+            Address, Article, Aside, Blockquote, Center, Dd, Details, Dialog, Dir, Div, Dl, Dt,
+            Fieldset, Figcaption, Figure, Footer, Form, H1, H2, H3, H4, H5, H6, Header, Hgroup, Hr,
+            Li, Listing, Main, Menu, Nav, Ol, P, Pre, Search, Section, Summary, Table, Ul,
+        };
+        let enders = [
+            Address, Article, Aside, Blockquote, Center, Dd, Details, Dialog, Dir, Div, Dl, Dt,
+            Fieldset, Figcaption, Figure, Footer, Form, H1, H2, H3, H4, H5, H6, Header, Hgroup, Hr,
+            Li, Listing, Main, Menu, Nav, Ol, P, Pre, Search, Section, Summary, Table, Ul,
+        ];
+        enders.contains(&self)
+    }
+
+    /// Whether most others are not looked for beyond it.
+    fn is_scope(self) -> bool {
+        use Tag::{Applet, Caption, Html, Marquee, Object, Table, Td, Template, Th};
+        matches!(self, Applet | Caption | Html | Marquee | Object | Table | Td | Template | Th)
+    }
+
+    /// Whether an end tag of this one is not for one that lies below `other`.
+    fn is_hidden_by(self, other: Tag) -> bool {
+        use Tag::{Body, Button, Caption, Colgroup, Head, Html, Li, Ol, P, Table, Tbody, Td};
+        use Tag::{Template, Tfoot, Th, Thead, Tr, Ul};
+        match self {
+            Caption | Colgroup | Table | Tbody | Td | Tfoot | Th | Thead | Tr => {
+                matches!(other, Html | Table | Template)
+            }
+            Body | Head | Html | Template => false,
+            Li => other.is_scope() || matches!(other, Ol | Ul),
+            P => other.is_scope() || other == Button,
+            _ => other.is_scope(),
+        }
+    }
 }
 
 impl Open {
@@ -148,28 +107,13 @@ impl Open {
     pub(super) fn start(&mut self, name: &[u8]) -> Ended {
         let mut ended = Ended::new();
         let is_of_head = || OF_HEADS.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(name));
-        if self.top_is(&["head"]) && !is_of_head() {
+        if self.top_is(&[Tag::Head]) && !is_of_head() {
             self.close(self.stack.len() - 1, &mut ended);
         }
-        let Some(name) = known(name).filter(|_| !self.is_lost) else { return ended };
-        let has_place = match name {
-            "li" => self.end_item(&["li"], &mut ended),
-            "dd" | "dt" => self.end_item(&["dd", "dt"], &mut ended),
-            "option" => self.end_top(&["option"], &mut ended),
-            "optgroup" => {
-                self.end_top(&["option"], &mut ended);
-                self.end_top(&["optgroup"], &mut ended)
-            }
-            "rp" | "rt" => self.end_top(&["rp", "rt"], &mut ended),
-            "td" | "th" => self.clear_table(&["tr"], &mut ended),
-            "tr" => self.clear_table(&["tbody", "thead", "tfoot"], &mut ended),
-            "tbody" | "thead" | "tfoot" | "caption" | "colgroup" => {
-                self.clear_table(&[], &mut ended)
-            }
-            _ => true,
-        };
-        if END_PARAGRAPHS.binary_search(&name).is_ok()
-            && let Some(at) = self.find("p")
+        let Some(tag) = Tag::of(name).filter(|_| !self.is_lost) else { return ended };
+        let has_place = self.end_alike(tag, &mut ended);
+        if tag.ends_paragraphs()
+            && let Some(at) = self.find(Tag::P)
         {
             self.close(at, &mut ended);
         }
@@ -177,8 +121,8 @@ impl Open {
             self.is_lost = true;
             self.stack.clear();
         }
-        if has_place && !self.is_lost && name != "hr" {
-            self.stack.push(name);
+        if has_place && !self.is_lost && tag != Tag::Hr {
+            self.stack.push(tag);
         }
         ended
     }
@@ -186,7 +130,7 @@ impl Open {
     /// There is the end tag of an element; what ends before it.
     pub(super) fn end(&mut self, name: &[u8]) -> Ended {
         let mut ended = Ended::new();
-        if let Some(at) = known(name).and_then(|name| self.find(name)) {
+        if let Some(at) = Tag::of(name).and_then(|tag| self.find(tag)) {
             self.close(at + 1, &mut ended);
             self.stack.pop();
         }
@@ -200,58 +144,68 @@ impl Open {
         ended
     }
 
+    /// Ends what an element ends by being another of its kind. Whether it has a place here.
+    fn end_alike(&mut self, tag: Tag, ended: &mut Ended) -> bool {
+        match tag {
+            Tag::Li => self.end_item(&[Tag::Li], ended),
+            Tag::Dd | Tag::Dt => self.end_item(&[Tag::Dd, Tag::Dt], ended),
+            Tag::Option => self.end_top(&[Tag::Option], ended),
+            Tag::Optgroup => {
+                self.end_top(&[Tag::Option], ended);
+                self.end_top(&[Tag::Optgroup], ended);
+            }
+            Tag::Rp | Tag::Rt => self.end_top(&[Tag::Rp, Tag::Rt], ended),
+            Tag::Td | Tag::Th => return self.clear_table(&[Tag::Tr], ended),
+            Tag::Tr => return self.clear_table(&[Tag::Tbody, Tag::Thead, Tag::Tfoot], ended),
+            Tag::Tbody | Tag::Thead | Tag::Tfoot | Tag::Caption | Tag::Colgroup => {
+                return self.clear_table(&[], ended);
+            }
+            _ => {}
+        }
+        true
+    }
+
     fn close(&mut self, at: usize, ended: &mut Ended) {
         ended.extend(self.stack.drain(at..).rev());
     }
 
-    fn top_is(&self, names: &[&str]) -> bool {
-        self.stack.last().is_some_and(|top| names.contains(top))
+    fn top_is(&self, tags: &[Tag]) -> bool {
+        self.stack.last().is_some_and(|top| tags.contains(top))
     }
 
-    fn end_top(&mut self, names: &[&str], ended: &mut Ended) -> bool {
-        if self.top_is(names) {
+    fn end_top(&mut self, tags: &[Tag], ended: &mut Ended) {
+        if self.top_is(tags) {
             self.close(self.stack.len() - 1, ended);
         }
-        true
     }
 
     /// An item of a list ends the one before.
-    fn end_item(&mut self, names: &[&str], ended: &mut Ended) -> bool {
-        const PASSED: [&str; 7] = ["address", "dialog", "div", "optgroup", "option", "p", "rt"];
-        let is_bound = |name: &str| names.contains(&name) || !PASSED.contains(&name);
-        let at = self.stack.iter().rposition(|name| is_bound(name));
-        if let Some(at) = at.filter(|at| names.contains(&self.stack[*at])) {
+    fn end_item(&mut self, items: &[Tag], ended: &mut Ended) {
+        use Tag::{Address, Dialog, Div, Optgroup, Option, P, Rp, Rt};
+        let is_passed =
+            |tag: Tag| matches!(tag, Address | Dialog | Div | Optgroup | Option | P | Rp | Rt);
+        let bound = self.stack.iter().rposition(|tag| items.contains(tag) || !is_passed(*tag));
+        if let Some(at) = bound.filter(|at| items.contains(&self.stack[*at])) {
             self.close(at, ended);
         }
-        true
     }
 
     /// A part of a table ends those before, up to one of `bounds`. Outside of tables it is nothing.
-    fn clear_table(&mut self, bounds: &[&str], ended: &mut Ended) -> bool {
-        let is_table = |name: &&'static str| matches!(*name, "table" | "template");
+    fn clear_table(&mut self, bounds: &[Tag], ended: &mut Ended) -> bool {
+        let is_table = |tag: &Tag| matches!(tag, Tag::Table | Tag::Template);
         let Some(table) = self.stack.iter().rposition(is_table) else { return false };
-        let inside = &self.stack[table + 1..];
-        let bound = inside.iter().rposition(|name| bounds.contains(name));
+        let bound = self.stack[table + 1..].iter().rposition(|tag| bounds.contains(tag));
         self.close(table + 1 + bound.map_or(0, |at| at + 1), ended);
         true
     }
 
     /// Where an element lies that an end tag is for.
-    fn find(&self, name: &str) -> Option<usize> {
-        let hides = |other: &str| match name {
-            "caption" | "colgroup" | "table" | "tbody" | "td" | "tfoot" | "th" | "thead" | "tr" => {
-                matches!(other, "html" | "table" | "template")
-            }
-            "body" | "head" | "html" | "template" => false,
-            "li" => SCOPES.contains(&other) || matches!(other, "ol" | "ul"),
-            "p" => SCOPES.contains(&other) || other == "button",
-            _ => SCOPES.contains(&other),
-        };
+    fn find(&self, tag: Tag) -> Option<usize> {
         for (at, other) in self.stack.iter().enumerate().rev() {
-            if *other == name {
+            if *other == tag {
                 return Some(at);
             }
-            if hides(other) {
+            if tag.is_hidden_by(*other) {
                 return None;
             }
         }
@@ -265,10 +219,10 @@ mod tests {
 
     #[test]
     fn names_are_found() {
-        assert!(KNOWN.is_sorted() && END_PARAGRAPHS.is_sorted());
-        assert_eq!(known(b"TBODY"), Some("tbody"));
-        assert_eq!(known(b"span"), None);
-        assert_eq!(known(b"figcaptions"), None);
+        assert_eq!(Tag::of(b"TBODY"), Some(Tag::Tbody));
+        assert_eq!(Tag::of(b"span"), None);
+        assert_eq!(Tag::of(b"figcaptions"), None);
+        assert_eq!(Tag::Figcaption.name(), "figcaption");
     }
 
     #[test]
