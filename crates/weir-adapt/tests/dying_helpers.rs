@@ -40,13 +40,17 @@ static RESULT: [u8; 100_000] = [b'x'; 100_000];
 
 /// A pool whose first helper dies at a stage.
 fn pool(stage: &str, directory: &TempDir) -> Pool {
+    pool_of(stage, directory, 8)
+}
+
+fn pool_of(stage: &str, directory: &TempDir, queue: usize) -> Pool {
     let marker = directory.path().join("the first one has been");
     // Whatever follows the name of a test is one more name, which none has.
     let words = ["--exact", "--test-threads=1", "helper", stage];
     let arguments = words.into_iter().map(Into::into).chain([marker.into_os_string()]);
     let settings = PoolSettings {
         helpers: 1,
-        queue: 8,
+        queue,
         program: std::env::current_exe().unwrap(),
         arguments: arguments.collect(),
         cgroup: None,
@@ -142,6 +146,25 @@ fn of_jobs_told_together_those_that_were_told_count() {
     assert!((1..8).contains(&told), "{ended:?}");
     let Stats { failed, refused, started, died, .. } = pool.stats();
     assert_eq!((failed, refused, started, died), (0, 0, 2, 1));
+}
+
+/// What is too small to be read where it is stored goes with the order, which has an end.
+#[test]
+fn small_jobs_are_told_in_few_orders() {
+    let directory = TempDir::new().unwrap();
+    // None is to die.
+    File::create(directory.path().join("the first one has been")).unwrap();
+    let pool = pool_of("told", &directory, 64);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let text = input().slice(..8192);
+    let ended: Vec<_> = runtime.block_on(async {
+        let begun = (0..40).map(|key| pool.adapt(job(key, text.clone()), |_| {}));
+        futures_util::future::join_all(begun).await
+    });
+    assert!(ended.iter().all(|end| matches!(end, Ok(Outcome::Made(_)))), "{ended:?}");
+    let Stats { orders, started, died, .. } = pool.stats();
+    assert_eq!((started, died), (1, 0));
+    assert!((4..=10).contains(&orders), "{orders} orders");
 }
 
 /// No test but the helper, which the others start with two words more; without these it is nothing.

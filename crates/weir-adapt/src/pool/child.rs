@@ -194,6 +194,12 @@ impl Drop for Helper {
     }
 }
 
+/// Bytes of a job that a helper cannot read where they are, and is told.
+pub(super) fn told_with(job: &Job, arena: &Arena) -> usize {
+    let parts = job.input.iter().chain(&job.tables);
+    parts.filter(|part| arena.offset_of(part).is_none()).map(Bytes::len).sum()
+}
+
 fn piece(part: &Bytes, arena: &Arena, behind: &mut Vec<u8>) -> Piece {
     let len = part.len() as u64;
     match arena.offset_of(part) {

@@ -12,10 +12,11 @@ use std::vec;
 
 use bytes::Bytes;
 
-use super::child::{Helper, Said};
+use super::child::{self, Helper, Said};
 use super::word::{Word, judge};
 use super::{Shared, Task};
 use crate::job::{Job, Made, Outcome};
+use crate::wire::MESSAGE_BYTES_MAX;
 
 /// Jobs that are done together, at most.
 const TOGETHER_MAX: usize = 32;
@@ -23,6 +24,10 @@ const TOGETHER_MAX: usize = 32;
 /// What jobs that are done together may cost, by estimate: as long may the first one wait for the
 /// others, or somebody's for these.
 const TOGETHER_COST: Duration = Duration::from_millis(2);
+
+/// Bytes that are told with them, at most, beside the orders themselves: what is stored in shared
+/// pages is read there, and what is too small for that goes with the message.
+const TOGETHER_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (32 << 10);
 
 /// Times that a helper is started for one job.
 const TRIES: u32 = 2;
@@ -40,12 +45,16 @@ pub(super) fn run(shared: &Shared) {
 fn next(shared: &Shared) -> Option<Vec<Task>> {
     let (first, mut line) = shared.line.next_and_others()?;
     let share = line.waiting() / shared.settings.helpers.max(1);
-    let mut cost = cost(&first.job);
+    let told = |task: &Task| child::told_with(&task.job, &shared.arena);
+    let (mut cost, mut bytes) = (cost(&first.job), told(&first));
     let mut tasks = vec![first];
     while tasks.len() <= share.min(TOGETHER_MAX - 1) && cost <= TOGETHER_COST {
         let left = TOGETHER_COST - cost;
-        let Some(task) = line.pop_if(|task| self::cost(&task.job) <= left) else { break };
+        let fits =
+            |task: &Task| self::cost(&task.job) <= left && bytes + told(task) <= TOGETHER_BYTES_MAX;
+        let Some(task) = line.pop_if(fits) else { break };
         cost += self::cost(&task.job);
+        bytes += told(&task);
         tasks.push(task);
     }
     Some(tasks)
@@ -131,6 +140,7 @@ impl Foreman<'_> {
             }
             Err(error) => return Err((tasks, self.died(&error, last.elapsed()))),
         };
+        self.shared.counters.orders.fetch_add(1, Relaxed);
         let (mut waiting, mut without) = (tasks.into_iter(), Vec::new());
         while !waiting.as_slice().is_empty() {
             let said = helper.ends(&at_work);

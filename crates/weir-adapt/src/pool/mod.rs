@@ -83,6 +83,8 @@ pub struct Stats {
     pub refused: u64,
     /// Jobs that somebody else had asked for.
     pub shared: u64,
+    /// Orders to helpers: of one job, or of several quick ones.
+    pub orders: u64,
     /// Helpers that were started.
     pub started: u64,
     /// Helpers that died of a job, or were killed because it took too long.
@@ -126,6 +128,7 @@ struct Counters {
     failed: AtomicU64,
     refused: AtomicU64,
     shared: AtomicU64,
+    orders: AtomicU64,
     started: AtomicU64,
     died: AtomicU64,
     busy_us: AtomicU64,
@@ -287,6 +290,7 @@ impl Pool {
             failed: of(&counters.failed),
             refused: of(&counters.refused),
             shared: of(&counters.shared),
+            orders: of(&counters.orders),
             started: of(&counters.started),
             died: of(&counters.died),
             busy_us: of(&counters.busy_us),

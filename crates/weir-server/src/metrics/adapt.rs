@@ -25,6 +25,7 @@ pub(super) fn adapt(page: &mut Page, shared: &Shared) {
     }
     let single = [
         ("weir_adapt_jobs_waiting", "gauge", "Jobs that wait for a helper.", stats.waiting),
+        ("weir_adapt_orders_total", "counter", "Orders to helpers.", stats.orders),
         ("weir_adapt_helpers_started_total", "counter", "Helper processes.", stats.started),
         (
             "weir_adapt_helpers_died_total",
