@@ -1,6 +1,6 @@
-//! Many clients at once, of all kinds, for responses that change all the time, while they are purged,
-//! the configuration is read again and helpers are killed: whatever comes is one whole version, and
-//! an entity tag is one of bytes.
+//! Many clients at once, of all kinds, for responses that change all the time, while they are
+//! purged, the configuration is read again and helpers are killed: whatever comes is one whole
+//! version, and an entity tag is one of bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
