@@ -49,17 +49,33 @@ pub(crate) fn load() -> Vec<Case> {
 
 /// Where cargo keeps the crate's sources.
 fn crate_folder() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let version = cargo(&["-vV"]);
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+    // What other systems need has not been fetched.
+    let metadata = cargo(&[
+        "metadata",
+        "--format-version=1",
+        "--offline",
+        "--locked",
+        "--filter-platform",
+        host,
+    ]);
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let package = packages.iter().find(|p| p["name"] == "http_desync_guardian").unwrap();
     let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
     manifest.parent().unwrap().to_owned()
+}
+
+/// What cargo says.
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn case(file: &str, node: &Node) -> Case {
