@@ -73,7 +73,8 @@ pub(crate) fn to_srgb(picture: Picture, colour: &Colour) -> Result<Picture, Erro
     let channels = match (profile.color_space, picture.layout) {
         (DataColorSpace::Rgb, Layout::Rgb) => Channels::Rgb,
         (DataColorSpace::Rgb, Layout::Rgba) => Channels::Rgba,
-        (DataColorSpace::Gray, _) => return from_grey(picture, &profile),
+        // One for greys says nothing of colours.
+        (DataColorSpace::Gray, _) if picture.is_grey() => return from_grey(picture, &profile),
         _ => return Ok(picture),
     };
     let srgb = ColorProfile::new_srgb();

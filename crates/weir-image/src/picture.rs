@@ -33,6 +33,19 @@ pub(crate) struct Palette {
     pub(crate) indices: Vec<u8>,
 }
 
+impl Palette {
+    /// Whether sixteen of the colours make up nine tenths of the picture: surfaces and their edges.
+    pub(crate) fn is_flat(&self) -> bool {
+        let mut counts = [0_usize; 256];
+        for index in &self.indices {
+            counts[usize::from(*index)] += 1;
+        }
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let most: usize = counts[..16].iter().sum();
+        most * 10 >= self.indices.len() * 9
+    }
+}
+
 impl Layout {
     pub(crate) const fn channels(self) -> usize {
         match self {

@@ -149,6 +149,10 @@ fn profiles_are_brought_to_srgb() {
     let (_, _, wide) = seen(&with_segment(&jpeg, 0xe2, &segment));
     // Display P3's red lies farther out than sRGB's.
     assert!(wide[0][0] > plain[0][0] + 8 && wide[0][1] < plain[0][1], "{:?}", (wide[0], plain[0]));
+    // One that knows no colours says nothing of these.
+    let grey = moxcms::ColorProfile::new_gray_with_gamma(1.0).encode().unwrap();
+    let segment = [b"ICC_PROFILE\0\x01\x01", &grey[..]].concat();
+    assert_eq!(seen(&with_segment(&jpeg, 0xe2, &segment)).2, plain);
     // What is no profile changes nothing.
     let (_, _, same) = seen(&with_segment(&jpeg, 0xe2, b"ICC_PROFILE\0\x01\x01nonsense"));
     assert_eq!(same, plain);
@@ -225,10 +229,38 @@ fn drawings_lose_nothing() {
         assert_eq!((made.format, made.quality), (format, None));
         assert_eq!(seen(&made.bytes).2, drawn, "{format:?}");
     }
-    // Photographs do, whatever they came in.
-    let photo = made(&ppm(64, 64), &forced(Format::Png)).bytes;
-    let made = made(&padded(&photo), &Wish { formats: vec![Format::WebP], ..Wish::default() });
-    assert_eq!(made.quality, Some(Quality::default().webp));
+    // Photographs do, whatever they came in, and though they have no colours.
+    for grey in [false, true] {
+        let photo = made(&ppm(64, 64), &Wish { grey, ..forced(Format::Png) }).bytes;
+        let webp = Wish { formats: vec![Format::WebP], ..Wish::default() };
+        assert_eq!(made(&padded(&photo), &webp).quality, Some(Quality::default().webp));
+    }
+    // What is drawn without colours, with edges that are smooth.
+    let disc: Vec<[u8; 4]> = (0..128 * 128_i32)
+        .map(|at| {
+            let from_middle = f64::hypot(f64::from(at % 128 - 64), f64::from(at / 128 - 64));
+            let grey = ((from_middle - 40.0) * 255.0).clamp(0.0, 255.0) as u8;
+            [grey, grey, grey, 255]
+        })
+        .collect();
+    let input = padded(&png_of(128, 128, &disc));
+    let made = made(&input, &Wish { formats: vec![Format::WebP], ..Wish::default() });
+    assert_eq!((made.quality, seen(&made.bytes).2), (None, disc));
+}
+
+#[test]
+fn few_greys_take_few_bits() {
+    let mut random = 1_u32;
+    let noise: Vec<[u8; 4]> = (0..256 * 256)
+        .map(|_| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let grey = if random >> 31 == 0 { 0 } else { 255 };
+            [grey, grey, grey, 255]
+        })
+        .collect();
+    let made = made(&png_of(256, 256, &noise), &forced(Format::Png));
+    assert_eq!(seen(&made.bytes).2, noise);
+    assert!(made.bytes.len() < 256 * 256 / 8 + 400, "{}", made.bytes.len());
 }
 
 #[test]

@@ -37,12 +37,18 @@ pub(crate) fn encode(picture: &Picture, coding: &Coding) -> Result<Vec<u8>, Erro
     }
 }
 
+/// Whether it looks like what is drawn: it has few colours. A photograph without colours has few,
+/// too, but is not made of surfaces.
+fn is_drawing(picture: &Picture) -> bool {
+    picture.palette().is_some_and(|palette| !picture.is_grey() || palette.is_flat())
+}
+
 impl Coding {
     /// Whether every pixel stays as it is.
     pub(crate) fn loses_nothing(&self, picture: &Picture) -> bool {
         match self.format {
             Format::Png => true,
-            Format::WebP => self.is_drawn && picture.palette().is_some(),
+            Format::WebP => self.is_drawn && is_drawing(picture),
             Format::Avif | Format::Jpeg => false,
         }
     }

@@ -1,9 +1,12 @@
 //! PNG: with a palette where 256 colours are enough, without colours where there are none.
 
-use png::{BitDepth, ColorType, Compression, Encoder};
+use png::{BitDepth, ColorType, Compression, Encoder, Filter};
 
 use crate::Error;
 use crate::picture::{Layout, Palette, Picture};
+
+/// Colours of which a byte holds several.
+const SMALL_PALETTE: usize = 16;
 
 /// # Errors
 /// What the encoder says, which has no reason to.
@@ -15,8 +18,10 @@ pub(super) fn encode(picture: &Picture) -> Result<Vec<u8>, Error> {
     let is_grey = picture.is_grey();
     let packed;
     let pixels = match (picture.layout, picture.palette()) {
-        // Levels of grey are a palette that need not be written.
-        (Layout::Rgb, _) if is_grey => {
+        // Levels of grey are a palette that need not be written, unless a byte holds several.
+        (Layout::Rgb, palette)
+            if is_grey && palette.as_ref().is_none_or(|it| it.colours.len() > SMALL_PALETTE) =>
+        {
             encoder.set_color(ColorType::Grayscale);
             packed = picture.pixels.iter().step_by(3).copied().collect();
             &packed
@@ -46,11 +51,13 @@ fn by_palette(encoder: &mut Encoder<'_, &mut Vec<u8>>, palette: Palette, width: 
     let (depth, bits) = match palette.colours.len() {
         0..=2 => (BitDepth::One, 1),
         3..=4 => (BitDepth::Two, 2),
-        5..=16 => (BitDepth::Four, 4),
+        5..=SMALL_PALETTE => (BitDepth::Four, 4),
         _ => (BitDepth::Eight, 8),
     };
     encoder.set_color(ColorType::Indexed);
     encoder.set_depth(depth);
+    // A neighbour's index says little about one (the PNG specification, "Filter selection").
+    encoder.set_filter(Filter::NoFilter);
     let colours = palette.colours.iter().flat_map(|colour| colour[..3].to_vec());
     encoder.set_palette(colours.collect::<Vec<u8>>());
     if palette.colours.iter().any(|colour| colour[3] != 255) {
