@@ -121,7 +121,10 @@ fn put<T>(place: &mut Option<T>, value: T) -> bool {
 pub(crate) fn parse(text: &str) -> Result<Wish, String> {
     let mut parameters = Parameters::default();
     for one in text.split(',') {
-        let (name, value) = one.split_once('=').unwrap_or((one, "1"));
+        let (name, value) = match one.trim() {
+            "grey" => ("grey", "1"),
+            one => one.split_once('=').unwrap_or((one, "")),
+        };
         parameters.read(name.trim(), value.trim())?;
     }
     Ok(parameters.change(Wish { formats: Format::ALL.to_vec(), ..Wish::default() }))
@@ -154,6 +157,7 @@ mod tests {
     fn what_is_wrong_is_said() {
         for (text, expected) in [
             ("width=0", "width cannot be \"0\": expected a number from 1 to 16383"),
+            ("width", "width cannot be \"\": expected a number from 1 to 16383"),
             ("width=+8", "width cannot be \"+8\": expected a number from 1 to 16383"),
             ("format=gif", "format cannot be \"gif\": expected avif, webp, jpeg or png"),
             ("quality=101", "quality cannot be \"101\": expected a number from 1 to 100"),
