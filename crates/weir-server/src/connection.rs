@@ -66,18 +66,16 @@ impl Connection {
         &self,
         host: Arc<Origin>,
         shown: Option<HeaderValue>,
-        session: Session,
+        session: Option<Session>,
     ) -> Arc<Connection> {
-        let known = OnceLock::new();
-        let _ = known.set(session);
         Arc::new(Connection {
             worker: Arc::clone(&self.worker),
             socket: Arc::clone(&self.socket),
             client: self.client,
             destination: self.destination,
             port: host.port,
-            tls: true,
-            session: known,
+            tls: host.tls,
+            session: session.map_or_else(OnceLock::new, OnceLock::from),
             listener: self.listener,
             id: self.id,
             introduction: OnceLock::new(),

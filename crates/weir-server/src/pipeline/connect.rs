@@ -2,6 +2,7 @@
 //! where it wants to.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,8 +15,10 @@ use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use weir_http::Malformed;
 use weir_http::request::validate_connect;
 
@@ -180,10 +183,8 @@ async fn inspect(client: Upgraded, opened: Opened, mut record: Record, tunnel: T
     let _open = outer.stays_open();
     // Whatever is served next on this socket has to be polled by itself.
     outer.socket.forbid_deferral();
-    outer.socket.set_encrypted();
-    let accepting = TlsAcceptor::from(tls).accept(TokioIo::new(client));
-    let stream = match tokio::time::timeout(HANDSHAKE_TIME_MAX, accepting).await {
-        Ok(Ok(stream)) => stream,
+    let inside = match tokio::time::timeout(HANDSHAKE_TIME_MAX, Inside::begin(client, tls)).await {
+        Ok(Ok(inside)) => inside,
         Ok(Err(cause)) => {
             outer.worker.shared.connections.tls_failures.fetch_add(1, Relaxed);
             tracing::debug!(host = host.name, %cause, "a client does not take our certificate");
@@ -194,17 +195,54 @@ async fn inspect(client: Upgraded, opened: Opened, mut record: Record, tunnel: T
     record.complete = true;
     // Requests are counted and logged by themselves from here on.
     drop(record);
-    let session = stream.get_ref().1;
-    let is_http2 = session.alpn_protocol() == Some(b"h2");
-    let inner = outer.inside(host, shown, Session::new(session));
     // Boxed: the pipeline that this is part of serves it.
-    let serving: Pin<Box<dyn Future<Output = ()> + Send>> = match is_http2 {
-        true => Box::pin(serve_http2(stream, inner)),
-        false => Box::pin(serve_bytes(stream, inner)),
+    let serving: Pin<Box<dyn Future<Output = ()> + Send>> = match inside {
+        Inside::Cleartext(stream) => {
+            let host = Arc::new(Origin { tls: false, ..(*host).clone() });
+            Box::pin(serve_bytes(stream, outer.inside(host, shown, None)))
+        }
+        Inside::Tls(stream) => {
+            outer.socket.set_encrypted();
+            let session = stream.get_ref().1;
+            let is_http2 = session.alpn_protocol() == Some(b"h2");
+            let inner = outer.inside(host, shown, Some(Session::new(session)));
+            match is_http2 {
+                true => Box::pin(serve_http2(stream, inner)),
+                false => Box::pin(serve_bytes(stream, inner)),
+            }
+        }
     };
     serving.await;
     tunnel.end(relay::End::Whole, 0, 0);
 }
+
+/// A client's side of a tunnel that is inspected, of which nothing has been taken yet.
+type Client = BufReader<TokioIo<Upgraded>>;
+
+/// What a client speaks in a tunnel.
+enum Inside {
+    /// HTTP: some clients have a tunnel for whatever they ask of a proxy.
+    Cleartext(Client),
+    Tls(TlsStream<Client>),
+}
+
+impl Inside {
+    /// Looks at the client's first byte, and does the handshake if it begins one.
+    ///
+    /// # Errors
+    /// The client's or the network's.
+    async fn begin(client: Upgraded, tls: Arc<ServerConfig>) -> io::Result<Inside> {
+        let mut client = BufReader::new(TokioIo::new(client));
+        match client.fill_buf().await?.first() {
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(&TLS_HANDSHAKE) => TlsAcceptor::from(tls).accept(client).await.map(Inside::Tls),
+            Some(_) => Ok(Inside::Cleartext(client)),
+        }
+    }
+}
+
+/// The first byte of a TLS connection: a record's type (RFC 8446 §5.1).
+const TLS_HANDSHAKE: u8 = 22;
 
 /// How long a client may take for its handshake.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);

@@ -50,7 +50,7 @@ pub(super) fn origin(
 /// The refusal to answer with.
 pub(super) fn stays_inside(inspected: &Origin, host: Option<&Host<'_>>) -> Result<(), Refusal> {
     let is_it = |host: &Host<'_>| {
-        host.name == inspected.name && host.port_or_default(true) == inspected.port
+        host.name == inspected.name && host.port_or_default(inspected.tls) == inspected.port
     };
     match host.is_some_and(is_it) {
         true => Ok(()),

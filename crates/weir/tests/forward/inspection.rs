@@ -17,26 +17,30 @@ use super::common::server::command;
 use super::users::line;
 use super::*;
 
-/// An origin with TLS for `localhost`, a proxy that trusts its certificate unless told otherwise,
+/// An origin for `localhost`, with TLS and without, a proxy that trusts its certificate unless told otherwise,
 /// and inspects these hosts.
 pub(super) struct Inspected {
     _origin: Weir,
     pub(super) proxy: Weir,
     pub(super) address: SocketAddr,
     pub(super) port: u16,
+    /// The origin's port without TLS.
+    cleartext_port: u16,
 }
 
 pub(super) fn inspected(hosts: &str, trusts: bool, beside: &str) -> Inspected {
     let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (origin_address, address) = (free_address(), free_address());
+    let cleartext = free_address();
     let files = TempDir::new().unwrap();
     std::fs::write(files.path().join("own.pem"), own.cert.pem()).unwrap();
     std::fs::write(files.path().join("own.key"), own.signing_key.serialize_pem()).unwrap();
     let origin = format!(
-        "server {{ admin \"off\"; }}\nsite \"*\" {{ listen \"{origin_address}\" tls=\"auto\"; \
-         certificate \"own.pem\" key=\"own.key\"; route \"/*\" {{ respond \"inside\"; }}\n}}"
+        "server {{ admin \"off\"; }}\nsite \"*\" {{ listen \"{cleartext}\"\n\
+         listen \"{origin_address}\" tls=\"auto\"; certificate \"own.pem\" key=\"own.key\"\n\
+         route \"/*\" {{ respond \"inside\"; }}\n}}"
     );
-    let origin = Weir::run_in(files, &origin, &[origin_address]);
+    let origin = Weir::run_in(files, &origin, &[origin_address, cleartext]);
 
     let files = TempDir::new().unwrap();
     std::fs::write(files.path().join("own.pem"), own.cert.pem()).unwrap();
@@ -62,7 +66,8 @@ pub(super) fn inspected(hosts: &str, trusts: bool, beside: &str) -> Inspected {
          inspect {hosts} ca=\"ca.pem\" key=\"ca.key\"\n}}\n{beside}\n}}"
     );
     let proxy = Weir::run_in(files, &front_config(address, "", &route), &[address]);
-    Inspected { _origin: origin, proxy, address, port: origin_address.port() }
+    let (port, cleartext_port) = (origin_address.port(), cleartext.port());
+    Inspected { _origin: origin, proxy, address, port, cleartext_port }
 }
 
 /// TLS with whom `roots` vouch for.
@@ -93,17 +98,23 @@ fn tls_with(
     to: &str,
     roots: &Path,
 ) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
-    let mut client = Client::connect(proxy).unwrap();
-    let head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n{fields}\r\n");
-    client.send(head.as_bytes()).unwrap();
-    let head = String::from_utf8(client.head().unwrap()).unwrap();
-    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let client = tunnel(fields, proxy, to);
     let config = trusting(roots);
     let name = ServerName::try_from("localhost").unwrap();
     let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = client.stream().try_clone().unwrap();
     session.complete_io(&mut stream)?;
     Ok(StreamOwned::new(session, stream))
+}
+
+/// A tunnel to `to`, with these fields when it is asked for.
+fn tunnel(fields: &str, proxy: SocketAddr, to: &str) -> Client {
+    let mut client = Client::connect(proxy).unwrap();
+    let head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n{fields}\r\n");
+    client.send(head.as_bytes()).unwrap();
+    let head = String::from_utf8(client.head().unwrap()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    client
 }
 
 /// Asks inside of a tunnel, once, and returns all that comes.
@@ -159,6 +170,30 @@ fn what_is_inside_is_served_as_other_requests_are() {
 }
 
 /// Who may have a tunnel may not go by every route of the site with what is inside.
+/// As `fetch` of Node does it with a proxy, for `http://` too.
+#[test]
+fn what_is_inside_may_be_cleartext() {
+    let inspected = inspected("\"localhost\"", true, "header { set \"X-Seen\" \"1\"; }");
+    let to = format!("localhost:{}", inspected.cleartext_port);
+    let mut client = tunnel("", inspected.address, &to);
+    for path in ["/a".to_owned(), format!("http://{to}/b")] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).unwrap();
+        let answer = client.response("GET").unwrap();
+        assert_eq!((answer.status, &*answer.body), (200, &b"inside"[..]), "{path}");
+        assert_eq!(answer.header("x-seen"), Some("1"), "{path}");
+    }
+    let elsewhere = format!("localhost:{}", inspected.port);
+    client.send(format!("GET / HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n").as_bytes()).unwrap();
+    assert_eq!(client.response("GET").unwrap().status, 421);
+    // Neither is it asked in cleartext for what it has by TLS alone.
+    let mut client = tunnel("", inspected.address, &elsewhere);
+    client.send(format!("GET / HTTP/1.1\r\nHost: {elsewhere}\r\n\r\n").as_bytes()).unwrap();
+    assert!(client.response("GET").unwrap().status >= 500);
+    let mut client = tunnel("", inspected.address, &to);
+    client.send(b"SSH-2.0-x\r\n\r\n").unwrap();
+    assert_eq!(client.response("GET").unwrap().status, 400);
+}
+
 #[test]
 fn another_route_inside_has_its_own_clients_and_users() {
     let users = TempDir::new().unwrap();
