@@ -24,6 +24,20 @@ pub enum Source {
     Pnm,
 }
 
+/// Media types of what is read, and what some call them.
+const MEDIA_TYPES: [(&str, Source); 10] = [
+    ("image/jpeg", Source::Jpeg),
+    ("image/jpg", Source::Jpeg),
+    ("image/pjpeg", Source::Jpeg),
+    ("image/png", Source::Png),
+    ("image/gif", Source::Gif),
+    ("image/webp", Source::WebP),
+    ("image/avif", Source::Avif),
+    ("image/x-portable-pixmap", Source::Pnm),
+    ("image/x-portable-graymap", Source::Pnm),
+    ("image/x-portable-anymap", Source::Pnm),
+];
+
 /// A format that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Format {
@@ -38,6 +52,17 @@ pub enum Format {
 }
 
 impl Source {
+    /// The types that are read.
+    pub fn media_types() -> impl Iterator<Item = &'static str> {
+        MEDIA_TYPES.iter().map(|(name, _)| *name)
+    }
+
+    /// The format that a media type, without parameters, says that something has.
+    pub fn of_media_type(media_type: &[u8]) -> Option<Source> {
+        let mut known = MEDIA_TYPES.iter();
+        known.find(|(name, _)| media_type.eq_ignore_ascii_case(name.as_bytes())).map(|it| it.1)
+    }
+
     /// The format that bytes begin like.
     pub fn of(bytes: &[u8]) -> Option<Source> {
         match bytes {
@@ -117,7 +142,7 @@ impl Format {
 
     /// Whether it is a good one for what came in another: JPEG spoils edges that somebody drew, and
     /// PNG has no way to be small for a photograph.
-    pub(crate) const fn suits(self, source: Source) -> bool {
+    pub const fn suits(self, source: Source) -> bool {
         match self {
             Format::Avif | Format::WebP => true,
             Format::Jpeg => !matches!(source, Source::Png | Source::Gif),

@@ -17,8 +17,8 @@ use super::common::server::command;
 use super::users::line;
 use super::*;
 
-/// An origin for `localhost`, with TLS and without, a proxy that trusts its certificate unless told otherwise,
-/// and inspects these hosts.
+/// An origin for `localhost`, with TLS and without, a proxy that trusts its certificate unless told
+/// otherwise, and inspects these hosts.
 pub(super) struct Inspected {
     _origin: Weir,
     pub(super) proxy: Weir,

@@ -17,7 +17,7 @@ use weir_adapt::Step;
 use weir_adapt::adapters::image as codec;
 use weir_config as config;
 use weir_http::accept;
-use weir_image::{Fit, Format, Limits, Quality, Size, Wish};
+use weir_image::{Fit, Format, Limits, Quality, Size, Source, Wish};
 
 use super::adapter::{Adapter, Asked, Shape};
 use super::declared::{Cost, Declaration, Declares, Stage};
@@ -25,20 +25,6 @@ use super::work::{Chosen, Work};
 pub(crate) use counts::Pictures;
 use hints::{DPR, SAVE_DATA, SEC_CH_DPR, SEC_CH_WIDTH, WIDTH};
 pub(crate) use query::{ImageQuery, Misasked, Queried};
-
-/// Types of pictures that are read, and what some call them.
-const TYPES: [&str; 10] = [
-    "image/jpeg",
-    "image/jpg",
-    "image/pjpeg",
-    "image/png",
-    "image/gif",
-    "image/webp",
-    "image/avif",
-    "image/x-portable-pixmap",
-    "image/x-portable-graymap",
-    "image/x-portable-anymap",
-];
 
 /// `image` of a route.
 pub(super) struct Image {
@@ -112,7 +98,7 @@ impl Declares for Image {
         Some(Declaration {
             name: "image".into(),
             stage: Stage::Variant,
-            takes: TYPES.map(str::to_owned).to_vec(),
+            takes: Source::media_types().map(str::to_owned).collect(),
             key: self.looks_at().iter().map(ToString::to_string).chain(query).collect(),
             cost: Cost::helpers(Step::Image(step).ns_per_byte(), self.wait()),
             streams: false,
@@ -122,9 +108,7 @@ impl Declares for Image {
 
 impl Adapter for Image {
     fn takes(&self, shape: &Shape<'_>) -> bool {
-        let end = shape.content_type.iter().position(|byte| *byte == b';');
-        let essence = shape.content_type[..end.unwrap_or(shape.content_type.len())].trim_ascii();
-        !shape.is_coded && TYPES.iter().any(|name| essence.eq_ignore_ascii_case(name.as_bytes()))
+        !shape.is_coded && source(shape).is_some()
     }
 
     fn looks_at(&self) -> &[HeaderName] {
@@ -145,8 +129,12 @@ impl Adapter for Image {
         if let Some(parameters) = self.query.as_ref().and_then(|query| query.asked(asked)) {
             wish = parameters.change(wish);
         }
+        let takes_none = wish.formats.is_empty();
+        if !wish.is_forced {
+            wish.formats = telling(wish.formats, source(shape));
+        }
         if wish.formats.is_empty() && !changes(&wish) {
-            return Err("not-accepted");
+            return Err(if takes_none { "not-accepted" } else { "unchanged" });
         }
         // Nobody need be asked about what is known already.
         if shape.len.is_some_and(|len| len > self.limits.source_bytes) {
@@ -161,6 +149,26 @@ impl Adapter for Image {
     fn wait(&self) -> Duration {
         self.settings.wait
     }
+}
+
+/// What a picture is, by its type.
+fn source(shape: &Shape<'_>) -> Option<Source> {
+    let essence = shape.content_type.split(|byte| *byte == b';').next()?;
+    Source::of_media_type(essence.trim_ascii())
+}
+
+/// Of formats that are taken in this order, those that make a difference for such a picture: lists
+/// that are the same have one variant between them.
+fn telling(mut formats: Vec<Format>, source: Option<Source>) -> Vec<Format> {
+    let Some(source) = source else { return formats };
+    formats.retain(|format| format.suits(source));
+    // What holds whatever comes has nothing behind it: a JPEG is neither transparent nor moves.
+    let is_last = |format: &Format| {
+        *format == Format::WebP || source == Source::Jpeg && *format == Format::Jpeg
+    };
+    let last = formats.iter().position(is_last);
+    formats.truncate(last.map_or(formats.len(), |last| last + 1));
+    formats
 }
 
 /// Whether a wish may change a picture that stays in its format.
@@ -180,11 +188,7 @@ fn taken(headers: &HeaderMap, formats: &[Format]) -> Vec<Format> {
     });
     let mut weights: Vec<(u16, Format)> = weights.collect();
     weights.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-    let mut taken: Vec<Format> = weights.into_iter().map(|(_, format)| format).collect();
-    // It holds whatever comes: what is liked less makes no other picture, and would be a variant.
-    let last = taken.iter().position(|format| *format == Format::WebP);
-    taken.truncate(last.map_or(taken.len(), |last| last + 1));
-    taken
+    weights.into_iter().map(|(_, format)| format).collect()
 }
 
 /// A step that does to a picture what parameters ask for, such as `width=800,format=webp`.
@@ -246,21 +250,39 @@ mod tests {
         use Format::{Avif, Jpeg, Png, WebP};
         let all = [Avif, WebP, Jpeg, Png];
         for (accept, expected) in [
-            ("image/avif,image/webp,image/*,*/*;q=0.8", &[Avif, WebP][..]),
-            ("image/webp,*/*", &[WebP]),
+            ("image/avif,image/webp,image/*,*/*;q=0.8", &[Avif, WebP, Jpeg, Png][..]),
+            ("image/webp,*/*", &[WebP, Jpeg, Png]),
             // The order of the operator, not that of the client: it says by weights what it likes.
-            ("*/*;q=0.8,image/*,image/webp,image/avif", &[Avif, WebP]),
+            ("*/*;q=0.8,image/*,image/webp,image/avif", &[Avif, WebP, Jpeg, Png]),
             ("image/webp;q=0.9,image/avif;q=0.9", &[Avif, WebP]),
             ("image/png,image/jpeg", &[Jpeg, Png]),
-            ("image/avif;q=0.8,image/webp;q=0.9", &[WebP]),
+            ("image/avif;q=0.8,image/webp;q=0.9", &[WebP, Avif]),
             ("image/avif,*/*", &[Avif, Jpeg, Png]),
             ("*/*", &[Jpeg, Png]),
-            ("image/webp;q=0.4, image/avif;q=0.3, image/jpeg;q=0.5", &[Jpeg, WebP]),
+            ("image/webp;q=0.4, image/avif;q=0.3, image/jpeg;q=0.5", &[Jpeg, WebP, Avif]),
             ("text/html", &[]),
         ] {
             assert_eq!(taken(&headers(&[("accept", accept)]), &all), expected, "{accept}");
         }
         assert_eq!(taken(&HeaderMap::new(), &all), [Jpeg, Png]);
+    }
+
+    #[test]
+    fn what_makes_no_difference_makes_no_variant() {
+        use Format::{Avif, Jpeg, Png, WebP};
+        for (formats, source, expected) in [
+            (&[Avif, WebP, Png, Jpeg][..], Source::Jpeg, &[Avif, WebP][..]),
+            (&[Avif, Png, Jpeg, WebP], Source::Jpeg, &[Avif, Jpeg]),
+            (&[Png, Avif], Source::Jpeg, &[Avif]),
+            (&[Png], Source::Jpeg, &[]),
+            (&[Jpeg, Png, Avif], Source::Png, &[Png, Avif]),
+            // One that moves goes on to WebP.
+            (&[Jpeg, Png, WebP, Avif], Source::Gif, &[Png, WebP]),
+            // One that is transparent goes on behind JPEG.
+            (&[Jpeg, Png, Avif], Source::WebP, &[Jpeg, Avif]),
+        ] {
+            assert_eq!(telling(formats.to_vec(), Some(source)), expected, "{formats:?} {source:?}");
+        }
     }
 
     #[test]
