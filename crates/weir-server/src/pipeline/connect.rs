@@ -223,7 +223,8 @@ type Client = BufReader<TokioIo<Upgraded>>;
 enum Inside {
     /// HTTP: some clients have a tunnel for whatever they ask of a proxy.
     Cleartext(Client),
-    Tls(TlsStream<Client>),
+    /// Boxed: a session is ten times the other's size.
+    Tls(Box<TlsStream<Client>>),
 }
 
 impl Inside {
@@ -235,7 +236,10 @@ impl Inside {
         let mut client = BufReader::new(TokioIo::new(client));
         match client.fill_buf().await?.first() {
             None => Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(&TLS_HANDSHAKE) => TlsAcceptor::from(tls).accept(client).await.map(Inside::Tls),
+            Some(&TLS_HANDSHAKE) => {
+                let stream = TlsAcceptor::from(tls).accept(client).await?;
+                Ok(Inside::Tls(Box::new(stream)))
+            }
             Some(_) => Ok(Inside::Cleartext(client)),
         }
     }
