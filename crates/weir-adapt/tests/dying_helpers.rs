@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use weir_adapt::adapters::compress::{Coding, Compress};
 use weir_adapt::adapters::decode;
 use weir_adapt::helper::{Confinement, run as run_helper};
-use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Recipe, Stats, Step};
+use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Recipe, Refused, Stats, Step};
 use weir_arena::Arena;
 
 const LIMITS: Limits = Limits { output_bytes: 1 << 20, time: Duration::from_secs(20) };
@@ -180,6 +180,31 @@ fn small_jobs_are_told_in_few_orders() {
     let Stats { orders, started, died, .. } = pool.stats();
     assert_eq!((started, died), (1, 0));
     assert!((4..=10).contains(&orders), "{orders} orders");
+}
+
+#[test]
+fn whoever_waits_takes_the_place_of_one_that_nobody_waits_for() {
+    let directory = TempDir::new().unwrap();
+    // None is to die.
+    File::create(directory.path().join(FIRST_HAS_BEEN)).unwrap();
+    let pool = pool_of("between", &directory, 1);
+    let text = input();
+    pool.adapt_later(job(1, text.clone()), |_| {}).unwrap();
+    let end = Instant::now() + LIMITS.time;
+    while pool.stats().waiting > 0 {
+        assert!(Instant::now() < end, "nobody takes it");
+        sleep(Duration::from_millis(1));
+    }
+    pool.adapt_later(job(2, text.clone()), |_| {}).unwrap();
+    assert_eq!(pool.adapt_later(job(3, text.clone()), |_| {}), Err(Refused::Full));
+    pool.adapt_soon(job(4, text.clone()), |_| {}).unwrap();
+    assert!(pool.is_pending(4) && !pool.is_pending(2));
+    // Nobody goes before one of the same rank.
+    assert_eq!(pool.adapt_soon(job(5, text), |_| {}), Err(Refused::Full));
+    File::create(directory.path().join(ALL_WAIT)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(pool.join(4));
+    assert_eq!((pool.stats().made, pool.stats().refused), (2, 2));
 }
 
 /// No test but the helper, which the others start with two words more; without these it is nothing.

@@ -214,6 +214,19 @@ impl Pool {
         self.submit(job, Box::new(then), rank, None)
     }
 
+    /// Likewise, but for somebody who is about to [join](Pool::join) it: it goes before those that
+    /// nobody waits for, and takes the place of one where as many wait as may.
+    ///
+    /// # Errors
+    /// Why it is not even begun.
+    pub fn adapt_soon(
+        &self,
+        job: Job,
+        then: impl FnOnce(&Outcome) + Send + 'static,
+    ) -> Result<(), Refused> {
+        self.submit(job, Box::new(then), Rank::Awaited, None)
+    }
+
     /// Whether a job waits or is being done.
     pub fn is_pending(&self, key: u128) -> bool {
         self.shared.line.lock().beside.waiters.contains_key(&key)
