@@ -41,6 +41,20 @@ fn what_is_cut_off_is_an_error_or_the_original() {
     }
 }
 
+/// Some cameras write bytes that belong to nothing there.
+#[test]
+fn bytes_before_the_end_of_jpeg_cost_nothing() {
+    let jpeg = written(Format::Jpeg, 40, 30);
+    let (picture, end) = jpeg.split_at(jpeg.len() - 2);
+    assert_eq!(end, [0xff, 0xd9]);
+    let padded = [picture, &[0; 7], end].concat();
+    assert_eq!(seen(&padded), seen(&jpeg));
+    // The same, but for the last pixels.
+    let torn = [&picture[..picture.len() - 20], &[0; 7], end].concat();
+    assert!(!try_it(&torn));
+    assert!(!try_it(&[picture, &[0; 7]].concat()));
+}
+
 #[test]
 fn flipped_bytes_end_in_something() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

@@ -30,7 +30,7 @@ pub(crate) fn probe(input: &[u8]) -> Result<Probe, Error> {
 
 /// # Errors
 /// What libjpeg-turbo says, warnings included: a picture that ends too early would become one that
-/// does not, with grey below.
+/// does not, with grey below. Not those of bytes after the last pixel, which some cameras write.
 pub(crate) fn decode(input: &[u8], probe: &Probe, shrink: u32) -> Result<Picture, Error> {
     let failed = |error: turbojpeg::Error| Error::codec("jpeg", error);
     let markers = jpeg_markers::read(input)?;
@@ -48,7 +48,10 @@ pub(crate) fn decode(input: &[u8], probe: &Probe, shrink: u32) -> Result<Picture
     let pitch = width * channels;
     let mut pixels = zeroed(pitch * height)?;
     let image = Image { pixels: &mut pixels[..], width, pitch, height, format };
-    decompressor.decompress(input, image).map_err(failed)?;
+    match decompressor.decompress(input, image) {
+        Err(error) if !is_whole_but_for(&error) => return Err(failed(error)),
+        _ => {}
+    }
     let (width, height) = (width as u32, height as u32);
     if !has_inks {
         return Ok(Picture { width, height, layout: Layout::Rgb, pixels });
@@ -57,4 +60,11 @@ pub(crate) fn decode(input: &[u8], probe: &Probe, shrink: u32) -> Result<Picture
         pixels.iter_mut().for_each(|ink| *ink = 255 - *ink);
     }
     colour::from_inks(width, height, &pixels, &probe.colour)
+}
+
+/// Whether what is wrong with a picture is that bytes stand before its end. Only the first warning
+/// is told, so that there was none before: every pixel has been read.
+fn is_whole_but_for(error: &turbojpeg::Error) -> bool {
+    matches!(error, turbojpeg::Error::TurboJpegError(text)
+        if text.ends_with("extraneous bytes before marker 0xd9"))
 }
