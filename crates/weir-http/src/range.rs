@@ -52,6 +52,12 @@ pub fn unsatisfied(length: u64) -> HeaderValue {
     value(&text)
 }
 
+/// The representation's length that a Content-Range field tells, if it does (§14.4).
+pub fn complete_length(content_range: &[u8]) -> Option<u64> {
+    let (_, length) = std::str::from_utf8(content_range).ok()?.split_once('/')?;
+    length.parse().ok()
+}
+
 /// What a Range field asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {

@@ -87,6 +87,15 @@ fn content_range_values() {
 }
 
 #[test]
+fn content_range_tells_the_length() {
+    assert_eq!(complete_length(b"bytes 0-9/100"), Some(100));
+    assert_eq!(complete_length(b"bytes */0"), Some(0));
+    for untold in [&b"bytes 0-9/*"[..], b"bytes 0-9", b"bytes 0-9/-1", b"bytes 0-9/1x", b"\xff/1"] {
+        assert_eq!(complete_length(untold), None);
+    }
+}
+
+#[test]
 fn multipart_framing() {
     let content = b"0123456789";
     let spans = [span(0, 1), span(5, 9)];

@@ -108,6 +108,8 @@ fn what_is_not_stored_comes_whole_to_whom_it_would_be_adapted() {
         let last = asked.last().unwrap();
         let sent = (!last.values("range").is_empty(), !last.values("if-range").is_empty());
         assert_eq!(sent, (status == 206, status == 206), "{line} {accept}");
+        let is_told = response.header("vary") == Some("Accept-Encoding");
+        assert_eq!(is_told, line.starts_with("compress"), "{line} {accept}");
         let since = [("accept-encoding", accept), ("if-unmodified-since", DATE)];
         let response = ask(address, "GET", "/", &[&since[..], &[("range", "bytes=0-9")]].concat());
         assert_eq!(response.status, status, "{line} {accept}");

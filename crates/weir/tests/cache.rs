@@ -204,6 +204,8 @@ fn a_request_says_what_it_takes() {
         assert_eq!((got.status, count() - before), (status, asked), "{target} {directives}");
     };
     check("/none", "only-if-cached", 504, 0);
+    let head = client::ask(address, "HEAD", "/none", &[("Cache-Control", "only-if-cached")]);
+    assert_eq!((head.status, count()), (504, 0));
     check("/a", "x", 200, 1);
     check("/a", "only-if-cached", 200, 0);
     check("/a", "max-age=0", 200, 1);

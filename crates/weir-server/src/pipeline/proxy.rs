@@ -40,11 +40,12 @@ pub(super) async fn answer(mut ask: Ask, missed: Missed) -> Response<ReplyBody> 
         };
     }
     let shareable = forward::is_shareable(&ask.head.method, ask.has_body());
-    match missed.scope.filter(|_| shareable) {
-        None => pass(ask, &missed, None).await,
+    match missed.scope {
         Some(_) if missed.directives.only_if_cached => {
             ask.refuse(Refusal::NotCached, CacheResult::Miss)
         }
+        None => pass(ask, &missed, None).await,
+        Some(_) if !shareable => pass(ask, &missed, None).await,
         // It may wait for what was asked on its own behalf.
         Some(_) if missed.pass || has_been_here(&ask) => pass(ask, &missed, missed.mark).await,
         Some(scope) => share(ask, missed, scope).await,

@@ -7,6 +7,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use weir_adapt::stream::Coder;
 use weir_http::etag::{self, ETag};
+use weir_http::range;
 use weir_origin::upstream::ResponseBody;
 
 use super::adapt::{OF_CONTENT, WEIR_ADAPT, not};
@@ -47,6 +48,10 @@ pub(super) fn fit(
     }
     if status == StatusCode::NOT_MODIFIED {
         confirm(offers, request, headers);
+        return (whole, Dates::One);
+    }
+    if status == StatusCode::PARTIAL_CONTENT {
+        vary_of_whole(offers, headers);
         return (whole, Dates::One);
     }
     let len = match &whole {
@@ -207,6 +212,17 @@ fn confirm(offers: &Offers, request: &Parts, headers: &mut HeaderMap) {
     if let Some(value) = told.and_then(|told| told.to_value()) {
         headers.insert(header::ETAG, value);
         offers.vary_of_streams(headers);
+    }
+}
+
+/// A part's Vary is that of the whole (RFC 9110 §15.3.7). Of several parts sent together the
+/// whole's type is not known.
+fn vary_of_whole(offers: &Offers, headers: &mut HeaderMap) {
+    let content_range = headers.get(header::CONTENT_RANGE);
+    let len = content_range.and_then(|value| range::complete_length(value.as_bytes()));
+    let sent = headers.clone();
+    if offers.concern(StatusCode::OK, &sent, len) {
+        offers.vary(&Shape::new(StatusCode::OK, &sent, len), headers);
     }
 }
 
