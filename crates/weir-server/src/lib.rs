@@ -37,7 +37,9 @@ mod upstream;
 mod variants;
 mod worker;
 
-pub use adapt::{AdsAnswer, AdsRequest, helper_arguments, html_rewriting, image_step, judge_ads};
+pub use adapt::{
+    AdsAnswer, AdsRequest, compress_step, helper_arguments, html_rewriting, image_step, judge_ads,
+};
 pub use certificate::{CertificateFacts, facts as certificate_facts};
 pub use check::check;
 pub use error::StartError;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
-use weir_adapt::adapters::compress::Compress;
+use weir_config::CompressFormat;
 
 use crate::commands::adapt;
 use crate::commands::plugin_new::Lang;
@@ -109,7 +109,7 @@ pub(crate) struct Adapt {
     pub(crate) headers: Vec<String>,
     /// Code it: "gzip", "br" or "zstd", with a level if wanted, such as "br:11".
     #[arg(long, value_name = "CODING[:LEVEL]", value_parser = adapt::compress)]
-    pub(crate) compress: Option<Compress>,
+    pub(crate) compress: Option<CompressFormat>,
     /// Where the result goes, or the file as it is, where that is as good; by default nowhere, and
     /// only its size is told.
     #[arg(long, short, value_name = "FILE")]

@@ -367,7 +367,7 @@ fn the_command_line_adapts_files() {
     let answer: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(
         (answer["adapted"].as_bool(), answer["what"].as_str()),
-        (Some(true), Some("zstd;q=22"))
+        (Some(true), Some("zstd;q=19"))
     );
     let out = run(&["adapt", "small", "--compress", "gzip", "-o", "out"]);
     assert!(String::from_utf8_lossy(&out.stdout).starts_with("not-smaller"), "{out:?}");

@@ -107,6 +107,14 @@ fn chosen(format: &CompressFormat, level: u32) -> Chosen {
     Chosen { key: hasher.finish(), work }
 }
 
+/// The step of `compress` in a route for content of so many bytes.
+pub fn step(format: &CompressFormat, bytes: u64) -> Step {
+    Step::Compress(codec::Compress {
+        coding: coding(format.coding),
+        level: format.level_for(bytes),
+    })
+}
+
 fn coding(coding: config::Coding) -> codec::Coding {
     match coding {
         config::Coding::Brotli => codec::Coding::Brotli,

@@ -33,6 +33,7 @@ use crate::live::SiteInfo;
 pub(crate) use adapter::{Accepts, Asked, Shape};
 pub(crate) use ads::{AdsLists, Blocked, Blocking, Counts, Wish, field};
 pub use ads_trial::{AdsAnswer, AdsRequest, judge as judge_ads};
+pub use compress::step as compress_step;
 pub(crate) use effort::is_draft;
 pub(crate) use group::GroupStatus;
 pub use html::rewriting as html_rewriting;
@@ -91,6 +92,8 @@ struct Order {
     effort: Effort,
     /// The draft whose place it is to take; it must have fewer bytes.
     instead_of: Option<Arc<Object>>,
+    /// Whether the request waits for it.
+    is_awaited: bool,
 }
 
 impl Wanted<'_> {
@@ -160,7 +163,8 @@ impl Adaptation {
         let draft = whole.draft(wanted.bytes());
         let effort = if draft.is_some() { Effort::Draft } else { Effort::Whole };
         let recipe = draft.unwrap_or(whole);
-        self.order(cache, key, wanted, Order { recipe, effort, instead_of: None })
+        let is_awaited = !wanted.variant.wait.is_zero();
+        self.order(cache, key, wanted, Order { recipe, effort, instead_of: None, is_awaited })
     }
 
     /// Has a variant made that a draft stands for, and stored in its place if it is smaller; else
@@ -169,8 +173,9 @@ impl Adaptation {
         let key = wanted.whole_key();
         if self.is_pending(key).is_none() {
             let recipe = wanted.recipe();
-            let instead_of = Some(Arc::clone(draft));
-            self.order(cache, key, wanted, Order { recipe, effort: Effort::Whole, instead_of });
+            let (effort, instead_of) = (Effort::Whole, Some(Arc::clone(draft)));
+            let order = Order { recipe, effort, instead_of, is_awaited: false };
+            self.order(cache, key, wanted, order);
         }
     }
 
@@ -184,7 +189,7 @@ impl Adaptation {
         cache: &Cache,
         key: u128,
         wanted: Wanted<'_>,
-        Order { recipe, effort, instead_of }: Order,
+        Order { recipe, effort, instead_of, is_awaited }: Order,
     ) -> &'static str {
         if self.settings.helpers == 0 {
             return "off";
@@ -238,7 +243,11 @@ impl Adaptation {
                 (Outcome::Died(_), None) => {}
             }
         };
-        match pool.adapt_later(job, store) {
+        let ordered = match is_awaited {
+            true => pool.adapt_soon(job, store),
+            false => pool.adapt_later(job, store),
+        };
+        match ordered {
             Ok(()) => "pending",
             Err(refused) => refused.as_str(),
         }

@@ -8,12 +8,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use weir_adapt::adapters::compress::{Coding, Compress};
 use weir_adapt::adapters::html::Rewriting;
 use weir_adapt::helper::{self, Confinement};
 use weir_adapt::{Job, Limits, Outcome, Pool, PoolSettings, Recipe, Step};
 use weir_arena::Arena;
-use weir_config::AdaptPriority;
+use weir_config::{AdaptPriority, Coding, CompressFormat};
 
 use super::adapt_ads::Lists;
 use super::{Failure, print};
@@ -81,10 +80,10 @@ fn adapt_file(command: &Adapt, file: &Path, lists: Option<&Lists>) -> Result<Ada
     // Whoever has typed it waits for it.
     let settings =
         weir_config::Adapt { priority: AdaptPriority::Normal, ..weir_config::Adapt::default() };
-    let steps = steps(command, &settings, lists)?;
     let arena = Arena::new(2 * FILE_BYTES_MAX).map_err(|error| Failure(error.to_string()))?;
     let input = read(file, &arena)?;
     let (before, original) = (input.len(), input.clone());
+    let steps = steps(command, &settings, lists, before as u64)?;
     let tables = lists.and_then(Lists::table).map(|table| stored(&table, &arena));
     let job = Job {
         key: 0,
@@ -157,11 +156,12 @@ fn stored(bytes: &[u8], arena: &Arena) -> Result<Bytes, Failure> {
     Ok(extent.freeze())
 }
 
-/// What is asked for, in the order in which a server would do it.
+/// What is asked for of a file of so many bytes, in the order in which a server would do it.
 fn steps(
     command: &Adapt,
     settings: &weir_config::Adapt,
     lists: Option<&Lists>,
+    bytes: u64,
 ) -> Result<Vec<Step>, Failure> {
     let mut steps = Vec::new();
     if let Some(text) = &command.image {
@@ -174,7 +174,7 @@ fn steps(
         let hide = lists.map(Lists::hide);
         steps.push(Step::Html(Rewriting { hide, ..rules.unwrap_or_default() }));
     }
-    steps.extend(command.compress.map(Step::Compress));
+    steps.extend(command.compress.map(|format| weir_server::compress_step(&format, bytes)));
     Ok(steps)
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn picture(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn compress(text: &str) -> Result<Compress, String> {
+pub(crate) fn compress(text: &str) -> Result<CompressFormat, String> {
     let (name, level) =
         text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
     let coding = match name {
@@ -228,14 +228,11 @@ pub(crate) fn compress(text: &str) -> Result<Compress, String> {
         "zstd" | "zst" => Coding::Zstd,
         _ => return Err("expected \"gzip\", \"br\" or \"zstd\"".to_owned()),
     };
+    let Some(level) = level else { return Ok(CompressFormat::new(coding)) };
     let (least, most) = coding.levels();
-    let level = match level {
-        None => most,
-        Some(level) => {
-            level.parse().ok().filter(|level| (least..=most).contains(level)).ok_or_else(|| {
-                format!("a level of {name} cannot be {level:?}: expected {least} to {most}")
-            })?
-        }
-    };
-    Ok(Compress { coding, level })
+    let within = level.parse().ok().filter(|level| (least..=most).contains(level));
+    let level = within.ok_or_else(|| {
+        format!("a level of {name} cannot be {level:?}: expected {least} to {most}")
+    })?;
+    Ok(CompressFormat { coding, level, level_large: level })
 }
