@@ -477,7 +477,12 @@ fn scope(site: &str, route: &config::Route) -> u64 {
             format!("{:?}", route.request_headers).hash(&mut hasher);
         }
         config::Source::Redirect { .. } | config::Source::Respond { .. } => 2.hash(&mut hasher),
-        config::Source::Forward(_) => (3, format!("{:?}", route.request_headers)).hash(&mut hasher),
+        config::Source::Forward(forward) => {
+            // What one may fetch, from an address that is judged only when it is fetched, is for
+            // nobody who may not.
+            let config::Forward { rules, private, ca, .. } = &**forward;
+            (3, format!("{:?}", (&route.request_headers, rules, private, ca))).hash(&mut hasher);
+        }
     }
     hasher.finish()
 }

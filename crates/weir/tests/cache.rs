@@ -193,6 +193,27 @@ fn what_is_stale_is_validated() {
     check("Last-Modified: Sat, 01 Jan 2000 00:00:00 GMT", "If-Modified-Since", date);
 }
 
+/// What was stored is asked for anew, without conditions, by the request that has found it out.
+#[test]
+fn an_origin_that_confirms_something_else_is_asked_for_all() {
+    let (origin, count) = counting(|n, request| {
+        let conditions = request.values("if-none-match").len();
+        match (n, conditions) {
+            (0, 0) => answer("200 OK", "Cache-Control: max-age=0\r\nETag: \"a\"\r\n", b"old"),
+            (_, 1) => answer("304 Not Modified", "ETag: \"b\"\r\n", b""),
+            _ => answer("200 OK", "Cache-Control: max-age=9\r\nETag: \"b\"\r\n", b"new"),
+        }
+    });
+    let (weir, address) = front(&origin, "");
+    assert_eq!(get(address, "/a", &[]).body, b"old");
+    let anew = get(address, "/a", &[]);
+    assert_eq!((anew.status, &*anew.body, count()), (200, &b"new"[..], 3));
+    let said = cache_status(&anew);
+    assert!(said.contains("fwd=stale") && said.contains("fwd-status=200; stored"), "{said}");
+    assert!(is_hit(&get(address, "/a", &[])));
+    weir.wait_for_log("confirmed a response that it was not asked about");
+}
+
 #[test]
 fn a_request_says_what_it_takes() {
     let (origin, count) =

@@ -35,8 +35,7 @@ pub fn make_conditional(stored: &HeaderMap, request: &mut HeaderMap) -> bool {
     etag.is_some() || modified.is_some()
 }
 
-/// The 304 speaks of another representation than the stored one. Forget the stored response and
-/// ask again without conditions.
+/// The 304 speaks of another representation than the stored one. Ask again without conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the 304's validator is not the stored response's")]
 pub struct Mismatch;
@@ -110,23 +109,41 @@ fn validators_agree(stored: &HeaderMap, response: &HeaderMap) -> bool {
     }
 }
 
-/// §3.2: the 304's fields replace the stored ones, except those that describe the stored body.
+/// Fields that describe the very bytes that are stored.
+const OF_THE_BODY: [HeaderName; 7] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_ENCODING,
+    header::CONTENT_RANGE,
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+];
+
+/// §3.2: the 304's fields replace the stored ones, except those that describe the stored body. A
+/// media type may get other parameters: another type is what a server or a script says by default
+/// more often than it is the truth.
 fn merge(stored: &HeaderMap, response: &HeaderMap) -> HeaderMap {
-    const OF_THE_BODY: [HeaderName; 4] = [
-        header::CONTENT_LENGTH,
-        header::CONTENT_ENCODING,
-        header::CONTENT_RANGE,
-        header::CONTENT_TYPE,
-    ];
     let update = stored_fields(response, &ResponseDirectives::default());
+    let is_same_type = media_type(&update) == media_type(stored);
+    let is_kept = |name: &HeaderName| {
+        OF_THE_BODY.contains(name) || name == header::CONTENT_TYPE && !is_same_type
+    };
     let mut headers = stored.clone();
-    for name in update.keys().filter(|name| !OF_THE_BODY.contains(name)) {
+    for name in update.keys().filter(|name| !is_kept(name)) {
         headers.remove(name);
         for value in update.get_all(name) {
             headers.append(name, value.clone());
         }
     }
     headers
+}
+
+/// The media type without its parameters, in lower case.
+fn media_type(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let value = headers.get(header::CONTENT_TYPE)?.as_bytes();
+    let essence = value.split(|byte| *byte == b';').next()?;
+    Some(essence.trim_ascii().to_ascii_lowercase())
 }
 
 #[cfg(test)]

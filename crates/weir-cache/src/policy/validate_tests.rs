@@ -82,7 +82,7 @@ fn rfc9111_3_2_fields_after_a_304() {
                   date: Sun, 06 Nov 1994 07:00:00 GMT";
     let response = "etag: \"a\"\nx-new: 1\nx-both: 3\ncontent-length: 0\ncontent-type: text/b\n\
                     content-encoding: br\ncache-control: max-age=60\nconnection: x-hop\nx-hop: 1\n\
-                    set-cookie: a=b\nage: 10";
+                    set-cookie: a=b\nage: 10\ncontent-md5: 1\nrepr-digest: a=:1:";
     let Freshened { head, storable } = freshened(stored, response).unwrap();
     let expect = "etag: \"a\"\nx-old: 1\nx-both: 3\ncontent-length: 4\ncontent-type: text/a\n\
                   content-encoding: gzip\ncache-control: max-age=60\n\
@@ -92,6 +92,18 @@ fn rfc9111_3_2_fields_after_a_304() {
     assert_eq!(head.freshness.initial_age_ms, 10_000);
     assert_eq!(head.freshness.fresh_until_ms, NOW_MS + 50_000);
     assert!(storable);
+}
+
+#[test]
+fn a_304_may_bring_another_charset_but_no_other_type() {
+    for (stored, response, expect) in [
+        ("text/a", "Text/A; charset=utf-8", "Text/A; charset=utf-8"),
+        ("text/a; charset=utf-8", "text/b", "text/a; charset=utf-8"),
+    ] {
+        let of = |value: &str| format!("etag: \"a\"\ncontent-type: {value}");
+        let got = freshened(&of(stored), &of(response)).unwrap();
+        assert_eq!(got.head.headers["content-type"], expect);
+    }
 }
 
 #[test]

@@ -9,10 +9,8 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
-use weir_cache::policy::{self, Exchange, Freshened, NotStorable, Rules};
-use weir_cache::{
-    Failure, FillReader, FillWriter, Freshness, Head, Lead, Object, PurgeMode, Stale, Started,
-};
+use weir_cache::policy::{self, Exchange, Freshened, Mismatch, NotStorable, Rules};
+use weir_cache::{Failure, FillReader, FillWriter, Freshness, Head, Lead, Object, Stale, Started};
 use weir_http::cache_control::ResponseDirectives;
 use weir_http::conditional::is_conditional;
 use weir_origin::error::{ErrorKind, OriginError};
@@ -108,8 +106,23 @@ async fn go(leading: Leading, flight: Lead, mut answer: oneshot::Sender<Led>, is
             return;
         }
         if response.status() == StatusCode::NOT_MODIFIED {
-            let led = validated(&leading, flight, stale, response, times).await;
-            let _ = answer.send(led);
+            match validated(&leading, stale, &response, times) {
+                Ok(freshened) => {
+                    let led = refresh(&leading, flight, stale, freshened, times).await;
+                    let _ = answer.send(led);
+                }
+                Err(mismatch) => {
+                    tracing::warn!(
+                        site = leading.route.site.name,
+                        path = leading.target.path,
+                        cause = %mismatch,
+                        "the origin confirmed a response that it was not asked about"
+                    );
+                    // What it has now is stored in the other's place.
+                    let leading = Leading { stale: None, ..leading };
+                    Box::pin(go(leading, flight, answer, is_waited_for)).await;
+                }
+            }
             return;
         }
     }
@@ -212,34 +225,15 @@ fn is_server_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }
 
-/// A 304 for what we asked to be validated (RFC 9111 §4.3.4).
-async fn validated(
+/// What a 304 makes of what we asked to be validated (RFC 9111 §4.3.4).
+fn validated(
     leading: &Leading,
-    flight: Lead,
     stale: &Stale,
-    response: Response<ResponseBody>,
+    response: &Response<ResponseBody>,
     times: Times,
-) -> Led {
-    let freshened = {
-        let exchange = times.exchange(&leading.head.headers, &response);
-        policy::freshen(&stale.object, &exchange, &rules(&leading.route, None))
-    };
-    match freshened {
-        Ok(freshened) => refresh(leading, flight, stale, freshened, times).await,
-        Err(mismatch) => {
-            // The next request asks without conditions.
-            let cache = &leading.connection.worker.shared.cache;
-            cache.purge(&stale.object.key().borrow(), PurgeMode::Remove);
-            tracing::warn!(
-                site = leading.route.site.name,
-                path = leading.target.path,
-                cause = %mismatch,
-                "the origin confirmed a response that it was not asked about"
-            );
-            flight.fail(Failure::new(StatusCode::BAD_GATEWAY, mismatch.to_string()));
-            Led::Refused(Refusal::Source(StatusCode::BAD_GATEWAY, "validation"))
-        }
-    }
+) -> Result<Freshened, Mismatch> {
+    let exchange = times.exchange(&leading.head.headers, response);
+    policy::freshen(&stale.object, &exchange, &rules(&leading.route, None))
 }
 
 /// Stores what is there of a response with what the 304 makes of its head. One that the 304, or a

@@ -51,6 +51,36 @@ fn what_is_denied_later_is_not_answered_from_what_was_stored() {
     assert!(denied.is_some());
 }
 
+/// An address is judged when it is connected to, and then stands for whoever may connect to it.
+#[test]
+fn what_one_may_not_fetch_is_not_answered_from_what_others_have_stored() {
+    let (origin, addresses) = (Origin::start(echo), [free_address(), free_address()]);
+    let lines = ["private \"127.0.0.1\"", "private \"127.0.0.1\"; deny \"127.0.0.0/8\""];
+    let site = |at: usize| {
+        let (address, line) = (addresses[at], lines[at]);
+        let forward = format!("forward {{ ports \"1024-65535\"; {line}; }}");
+        front_config(address, "", &format!("route \"/*\" {{ {forward}; }}"))
+    };
+    let server = "server {";
+    let (first, second) = (site(0), site(1));
+    let second = second.split_once("site ").unwrap().1;
+    assert!(first.contains(server));
+    let weir = Weir::run(&format!("{first}\nsite {second}"), &addresses);
+    let url = format!("{}/a", origin.url());
+    assert_eq!(fetch(addresses[1], &url).status, 403);
+    for cache in ["fwd=uri-miss", "hit"] {
+        assert!(fetch(addresses[0], &url).header("cache-status").unwrap().contains(cache));
+    }
+    assert_eq!(fetch(addresses[1], &url).status, 403);
+    // Nor from what was stored before its range was closed.
+    let path = weir.directory().join("weir.kdl");
+    let config = std::fs::read_to_string(&path).unwrap().replace(lines[0], "");
+    std::fs::write(&path, config).unwrap();
+    weir.signal(rustix::process::Signal::HUP);
+    let denied = wait_for(PATIENCE, || (fetch(addresses[0], &url).status == 403).then_some(()));
+    assert!(denied.is_some());
+}
+
 #[test]
 fn rules_and_plugins_and_header_edits_hold() {
     let guard = "guard { rule \"no\" { path \"/secret/*\"; always; refuse; }\n}";
