@@ -9,10 +9,10 @@ use tokio::net::tcp::OwnedWriteHalf;
 use crate::chunked::{Decoded, Decoder};
 use crate::error::IcapError;
 use crate::head::{self, IcapHead};
-use crate::pool::Place;
+use crate::pool::{Line, Place};
 use crate::preview::Held;
 use crate::pump::{Pump, Pumped, Stopped};
-use crate::wire::{Incoming, within};
+use crate::wire::{Incoming, within, write_all};
 use crate::{Content, ahead};
 
 /// A connection from which an answer is read.
@@ -24,6 +24,8 @@ pub(crate) struct Answering {
     pub(crate) limit: Duration,
     /// The content that was sent, until the service has said what becomes of it.
     pub(crate) held: Option<Box<Held>>,
+    /// The service has said that it takes nothing more.
+    closes: bool,
 }
 
 /// The other direction meanwhile.
@@ -36,10 +38,33 @@ pub(crate) enum Sending {
 }
 
 impl Answering {
+    /// What is to be answered has been sent by `line`, or is about to be.
+    pub(crate) fn new(line: Line, limit: Duration) -> Answering {
+        let Line { incoming, place, to, .. } = line;
+        Answering { incoming, place, sending: Sending::Done(to), limit, held: None, closes: false }
+    }
+
+    /// Sends the beginning of a message.
+    pub(crate) async fn say(&mut self, text: &[u8]) -> Result<(), IcapError> {
+        match &mut self.sending {
+            Sending::Done(to) => write_all(to, text, self.limit).await,
+            Sending::Pumped(_) | Sending::Over => Err(IcapError::Closed),
+        }
+    }
+
+    /// Sends the rest of the content, while the answer may already come.
+    pub(crate) fn pump(&mut self, held: Box<Held>) {
+        self.sending = match std::mem::replace(&mut self.sending, Sending::Over) {
+            Sending::Done(to) => Sending::Pumped(Pump::start(to, held, self.limit)),
+            sending => sending,
+        };
+    }
+
     /// Waits for the service's own head.
     pub(crate) async fn icap_head(&mut self) -> Result<IcapHead, IcapError> {
         loop {
             if let Some(head) = head::take_icap(&mut self.incoming.buffer)? {
+                self.closes |= head.closes();
                 return Ok(head);
             }
             self.more().await?;
@@ -140,10 +165,12 @@ impl Answering {
         Ok(self.held.take())
     }
 
-    /// The answer is over. A service that has answered before it was sent everything is sent no
-    /// more.
+    /// The answer is over. A service that has answered before it was sent everything, or closes, is
+    /// sent no more.
     pub(crate) fn finish(self) {
-        if let Sending::Done(to) = self.sending {
+        if let Sending::Done(to) = self.sending
+            && !self.closes
+        {
             self.place.give_back(self.incoming, to);
         }
     }

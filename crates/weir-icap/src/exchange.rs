@@ -1,17 +1,14 @@
 //! A message shown to a service, from the first byte to the answer's head.
 
 use crate::Content;
-use crate::answering::{Answering, Sending};
+use crate::answering::Answering;
 use crate::chunked;
 use crate::error::IcapError;
 use crate::head::{self, IcapHead};
 use crate::message::{Announced, Shown, unframe};
 use crate::options::Transfer;
-use crate::pool::Line;
 use crate::preview::Held;
-use crate::pump::Pump;
 use crate::service::Service;
-use crate::wire::write_all;
 
 /// What a service makes of a message.
 pub enum Modified {
@@ -45,11 +42,26 @@ pub(crate) async fn run(
         .map_err(|(error, held)| Failed { error, content: held.and_then(|held| held.restore()) })
 }
 
+/// What is shown to whom, and how.
+struct Exchange<'a> {
+    service: &'a Service,
+    worker: usize,
+    shown: Shown<'a>,
+    announced: Announced,
+}
+
+/// A service has said nothing.
+struct Unanswered {
+    lost: Lost,
+    /// On a connection that it may have closed since it was used before.
+    is_stale: bool,
+}
+
 async fn exchange(
     service: &Service,
     worker: usize,
     shown: Shown<'_>,
-    mut held: Box<Held>,
+    held: Box<Held>,
 ) -> Result<Modified, Lost> {
     let transfer = match service.options(worker).await {
         Ok(options) => options.transfer(shown.uri.path()),
@@ -63,66 +75,68 @@ async fn exchange(
         Transfer::Preview(len) if announced.has_content => announced.preview = Some(len),
         Transfer::Preview(_) => {}
     }
-    let mut text = shown.heads(&service.url, &service.authority, announced);
+    let exchange = Exchange { service, worker, shown, announced };
+    let said = match show(&exchange, held, false).await {
+        Err(Unanswered { lost: (error, Some(mut held)), is_stale: true }) => match held.rewind() {
+            true => show(&exchange, held, true).await,
+            false => return Err((error, Some(held))),
+        },
+        said => said,
+    };
+    match said {
+        Ok((answering, head, held)) => answered(answering, &head, held).await,
+        Err(Unanswered { lost, .. }) => Err(lost),
+    }
+}
+
+/// Shows a message on a connection, a `fresh` one if need be, up to the head of the service's last
+/// word; with the content if that is not on its way.
+async fn show(
+    exchange: &Exchange<'_>,
+    mut held: Box<Held>,
+    fresh: bool,
+) -> Result<(Answering, IcapHead, Option<Box<Held>>), Unanswered> {
+    let Exchange { service, worker, shown, announced } = exchange;
+    let failed = |error, held| Unanswered { lost: (error, held), is_stale: false };
+    let mut text = shown.heads(&service.url, &service.authority, *announced);
     let mut is_whole = !announced.has_content;
     if let Some(len) = announced.preview {
         match held.read(len).await {
             Ok(whole) => is_whole = whole,
-            Err(error) => return Err((error, Some(held))),
+            Err(error) => return Err(failed(error, Some(held))),
         }
         held.show(len).iter().for_each(|piece| chunked::put(piece, &mut text));
         text.extend_from_slice(if is_whole { chunked::WHOLE_END } else { chunked::END });
     }
-    let answers_first = is_whole || announced.preview.is_some();
-    let (mut answering, first) = match begin(service, worker, &text, answers_first).await {
-        Ok(begun) => begun,
-        Err(error) => return Err((error, Some(held))),
-    };
-    let goes_on = match &first {
-        Some(head) => head.status == 100 && !is_whole,
-        None => true,
-    };
-    if let Some(head) = first.filter(|_| !goes_on) {
-        return answered(answering, &head, Some(held)).await;
-    }
-    // The rest of the content, while the answer may already come.
-    let Sending::Done(to) = answering.sending else {
-        return Err((IcapError::Closed, Some(held)));
-    };
-    answering.sending = Sending::Pumped(Pump::start(to, held, answering.limit));
-    match answering.icap_head().await {
-        Ok(head) => answered(answering, &head, None).await,
-        Err(error) => Err((error, answering.take_back().await)),
-    }
-}
-
-/// Sends the beginning, and waits for what the service says to it if it is its turn. A connection
-/// that was used before may turn out to be closed: then another one is tried.
-async fn begin(
-    service: &Service,
-    worker: usize,
-    text: &[u8],
-    answers_first: bool,
-) -> Result<(Answering, Option<IcapHead>), IcapError> {
     let (address, limit) = (&service.settings.address, service.settings.timeout);
-    let mut fresh = false;
-    loop {
-        let line = service.pool.line(worker, address, fresh, limit).await?;
-        let Line { incoming, place, mut to, is_used } = line;
-        let begun = async {
-            write_all(&mut to, text, limit).await?;
-            let sending = Sending::Done(to);
-            let mut answering = Answering { incoming, place, sending, limit, held: None };
-            let head = match answers_first {
-                true => Some(answering.icap_head().await?),
-                false => None,
-            };
-            Ok((answering, head))
+    let line = match service.pool.line(*worker, address, fresh, limit).await {
+        Ok(line) => line,
+        Err(error) => return Err(failed(error, Some(held))),
+    };
+    let is_used = line.is_used;
+    let stale = |error, held| {
+        let is_stale = is_used && matches!(error, IcapError::Closed | IcapError::Broken(_));
+        Unanswered { lost: (error, held), is_stale }
+    };
+    let mut answering = Answering::new(line, limit);
+    if let Err(error) = answering.say(&text).await {
+        return Err(stale(error, Some(held)));
+    }
+    if !is_whole && announced.preview.is_none() {
+        answering.pump(held);
+        return match answering.icap_head().await {
+            Ok(head) => Ok((answering, head, None)),
+            Err(error) => Err(stale(error, answering.take_back().await)),
         };
-        match begun.await {
-            Err(IcapError::Closed | IcapError::Broken(_)) if is_used => fresh = true,
-            begun => return begun,
-        }
+    }
+    match answering.icap_head().await {
+        Ok(head) if head.status == 100 && !is_whole => answering.pump(held),
+        Ok(head) => return Ok((answering, head, Some(held))),
+        Err(error) => return Err(stale(error, Some(held))),
+    }
+    match answering.icap_head().await {
+        Ok(head) => Ok((answering, head, None)),
+        Err(error) => Err(failed(error, answering.take_back().await)),
     }
 }
 

@@ -2,7 +2,7 @@
 //! §4.4).
 
 use bytes::{Bytes, BytesMut};
-use http::header::{HeaderName, HeaderValue};
+use http::header::{CONNECTION, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::error::IcapError;
@@ -78,6 +78,13 @@ fn map(fields: &[httparse::Header<'_>]) -> Result<HeaderMap, IcapError> {
 }
 
 impl IcapHead {
+    /// Whether the service takes nothing more on this connection (RFC 9112 §9.6).
+    pub(crate) fn closes(&self) -> bool {
+        let values = self.headers.get_all(CONNECTION).into_iter();
+        let mut options = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    }
+
     /// What follows (§4.4.1). An answer that says nothing of it has nothing.
     pub(crate) fn encapsulated(&self) -> Result<Encapsulated, IcapError> {
         let wrong = IcapError::Garbage("an Encapsulated field that cannot be right");

@@ -22,6 +22,8 @@ pub(crate) struct Options {
     complete: Extensions,
     previewed: Extensions,
     pub(crate) lifetime: Duration,
+    /// Connections that it can serve at a time, if it says so.
+    pub(crate) connections: Option<usize>,
 }
 
 /// Extensions of file names, or all that are in no other list.
@@ -53,6 +55,9 @@ impl Options {
             complete: Extensions::new(headers, "transfer-complete"),
             previewed: Extensions::new(headers, "transfer-preview"),
             lifetime: lifetime.min(LIFETIME_MAX),
+            // With none nothing could be asked.
+            connections: number("max-connections")
+                .map(|most| usize::try_from(most).unwrap_or(usize::MAX).max(1)),
         }
     }
 
@@ -134,5 +139,7 @@ mod tests {
         let none = said("-1", "soon");
         assert_eq!((none.preview, none.lifetime), (None, LIFETIME_DEFAULT));
         assert_eq!(said("0", "60").transfer("/"), Transfer::Preview(0));
+        let most = |said| options(&[("max-connections", said)]).connections;
+        assert_eq!((most("40"), most("0"), most("many")), (Some(40), Some(1), None));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -22,9 +23,18 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 /// A service's connections. Those that wait belong to a worker, whose event loop knows them; with
 /// those in use they are no more than there may be.
 pub(crate) struct Pool {
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     pub(crate) room: Arc<Room>,
     idle: Box<[Idle]>,
+}
+
+/// Places for connections, as many as there may be.
+struct Places {
+    free: Arc<Semaphore>,
+    /// How many there may be.
+    limit: Mutex<usize>,
+    /// Those beyond that, which go when they are given back.
+    excess: AtomicUsize,
 }
 
 /// The one that waits for the longest time comes first.
@@ -44,13 +54,40 @@ pub(crate) struct Place {
     /// For what comes back by it.
     pub(crate) room: Arc<Room>,
     idle: Idle,
-    _permit: OwnedSemaphorePermit,
+    places: Arc<Places>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Places {
+    fn new(limit: usize) -> Places {
+        let free = Arc::new(Semaphore::new(limit));
+        Places { free, limit: Mutex::new(limit), excess: AtomicUsize::new(0) }
+    }
+
+    fn set_limit(&self, limit: usize) {
+        let mut before = self.limit.lock();
+        if limit < *before {
+            let less = *before - limit;
+            self.excess.fetch_add(less - self.free.forget_permits(less), Relaxed);
+        }
+        for _ in *before..limit {
+            if !self.take_excess() {
+                self.free.add_permits(1);
+            }
+        }
+        *before = limit;
+    }
+
+    /// Takes one of those that are too many.
+    fn take_excess(&self) -> bool {
+        self.excess.fetch_update(Relaxed, Relaxed, |excess| excess.checked_sub(1)).is_ok()
+    }
 }
 
 impl Pool {
     pub(crate) fn new(connections: usize, workers: usize) -> Pool {
         Pool {
-            places: Arc::new(Semaphore::new(connections)),
+            places: Arc::new(Places::new(connections)),
             room: Arc::default(),
             idle: (0..workers.max(1)).map(|_| Idle::default()).collect(),
         }
@@ -64,10 +101,12 @@ impl Pool {
         fresh: bool,
         limit: Duration,
     ) -> Result<Line, IcapError> {
-        let permit = timeout(limit, Arc::clone(&self.places).acquire_owned()).await;
+        let permit = timeout(limit, Arc::clone(&self.places.free).acquire_owned()).await;
         // Nobody closes the semaphore.
         let permit = permit.ok().and_then(Result::ok).ok_or(IcapError::Busy(limit))?;
         let idle = Arc::clone(&self.idle[worker % self.idle.len()]);
+        let (room, places) = (Arc::clone(&self.room), Arc::clone(&self.places));
+        let place = Place { room, idle: Arc::clone(&idle), places, permit: Some(permit) };
         let waiting = if fresh { None } else { take(&idle) };
         let is_used = waiting.is_some();
         let stream = match waiting {
@@ -84,14 +123,19 @@ impl Pool {
         };
         let (from, to) = stream.into_split();
         let incoming = Incoming { from, buffer: BytesMut::new() };
-        let room = Arc::clone(&self.room);
-        Ok(Line { incoming, place: Place { room, idle, _permit: permit }, to, is_used })
+        Ok(Line { incoming, place, to, is_used })
+    }
+
+    /// Has no more than so many connections, once those beyond that have served.
+    pub(crate) fn limit(&self, connections: usize) {
+        self.places.set_limit(connections);
+        self.make_room();
     }
 
     /// Closes connections that wait, of whichever worker, until there may be one more.
     fn make_room(&self) {
         let waiting = || self.idle.iter().map(|idle| idle.lock().len()).sum::<usize>();
-        while waiting() > self.places.available_permits() {
+        while waiting() > self.places.free.available_permits() {
             let longest = self.idle.iter().max_by_key(|idle| idle.lock().len());
             // Another may have been faster.
             let Some(_closed) = longest.and_then(|idle| idle.lock().pop_front()) else { return };
@@ -122,5 +166,13 @@ impl Place {
         let mut idle = self.idle.lock();
         while idle.pop_front_if(|(_, since)| since.elapsed() >= IDLE_MAX).is_some() {}
         idle.push_back((stream, Instant::now()));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take_if(|_| self.places.take_excess()) {
+            permit.forget();
+        }
     }
 }

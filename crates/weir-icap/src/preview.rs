@@ -125,6 +125,14 @@ impl Held {
         }
     }
 
+    /// Has all content shown again, from its beginning. Returns whether all that was read of it is
+    /// still there.
+    pub(crate) fn rewind(&mut self) -> bool {
+        let Some(kept) = &self.kept else { return false };
+        self.unshown.clone_from(kept);
+        true
+    }
+
     /// The content as it was, if all that was read of it is still there.
     pub(crate) fn restore(self) -> Option<Content> {
         let Held { kept, rest, trailers, broken, .. } = self;

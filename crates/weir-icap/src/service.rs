@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::Content;
-use crate::answering::{Answering, Sending};
+use crate::answering::Answering;
 use crate::error::IcapError;
 use crate::exchange::{self, Failed, Modified};
 use crate::message::Shown;
@@ -136,14 +136,14 @@ impl Service {
             self.url, self.authority
         );
         write_all(&mut line.to, text.as_bytes(), limit).await?;
-        let sending = Sending::Done(line.to);
-        let mut answering =
-            Answering { incoming: line.incoming, place: line.place, sending, limit, held: None };
+        let mut answering = Answering::new(line, limit);
         let head = answering.icap_head().await?;
         if head.status != 200 {
             return Err(IcapError::Status(head.status));
         }
         let options = Options::new(&head.headers);
+        let most = options.connections.unwrap_or(usize::MAX);
+        self.pool.limit(most.min(self.settings.connections));
         // A connection with content that nobody wants is not used again.
         if !head.encapsulated()?.has_content {
             answering.finish();

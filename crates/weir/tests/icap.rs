@@ -309,6 +309,57 @@ fn a_service_that_is_silent_is_asked_once_in_a_while() {
     assert!(after == 502 || turns() > 1, "{after}");
 }
 
+/// A service may close a connection when it likes, and may say so.
+#[test]
+fn connections_that_end_cost_no_message() {
+    const SIZE: usize = 70_000;
+    let last = |shown: &Shown| if shown.is_whole { Say::Last } else { Say::More };
+    let gone = |shown: &Shown| match (shown.before > 2, shown.is_whole) {
+        (true, _) => Say::Raw(""),
+        (false, true) => Say::Unchanged,
+        (false, false) => Say::More,
+    };
+    for say in [last as fn(&Shown) -> Say, gone] {
+        for options in ["", "Preview: 8\r\n", "Preview: 1000000\r\n"] {
+            let scanner = Scanner::with(options, say);
+            let lines = "reqmod \"icap://ADDRESS/q\"; respmod \"icap://ADDRESS/s\"; timeout \"9s\"";
+            let (_origin, _weir, address) = front(&scanner, lines);
+            let body = "x".repeat(SIZE);
+            let began = Instant::now();
+            for number in 0..12 {
+                let mut client = Client::connect(address).unwrap();
+                let head = format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {SIZE}\r\n\r\n");
+                client.send((head + &body).as_bytes()).unwrap();
+                let response = client.response("POST").unwrap();
+                assert_eq!(response.status, 200, "{options} {number}");
+                assert_eq!(text(&response), format!("/a and {body}"), "{options} {number}");
+            }
+            assert!(began.elapsed() < Duration::from_secs(9), "{options}: {:?}", began.elapsed());
+        }
+    }
+}
+
+#[test]
+fn a_service_has_no_more_connections_than_it_can_serve() {
+    let (now, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&most);
+    let scanner = Scanner::with("Max-Connections: 2\r\n", move |_| {
+        seen.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        std::thread::sleep(Duration::from_millis(20));
+        now.fetch_sub(1, SeqCst);
+        Say::Unchanged
+    });
+    let (_origin, _weir, address) = front(&scanner, "respmod \"icap://ADDRESS/s\"");
+    std::thread::scope(|scope| {
+        let asking: Vec<_> =
+            (0..12).map(|_| scope.spawn(|| ask(address, "GET", "/a", &[]).status)).collect();
+        for status in asking {
+            assert_eq!(status.join().unwrap(), 200);
+        }
+    });
+    assert_eq!(most.load(SeqCst), 2);
+}
+
 #[test]
 fn slow_clients_do_not_hold_the_service() {
     let scanner = Scanner::start(scan);

@@ -16,6 +16,8 @@ pub(crate) struct Shown {
     pub(crate) body: String,
     /// There is no more of it.
     pub(crate) is_whole: bool,
+    /// How many messages there were before it on its connection.
+    pub(crate) before: usize,
 }
 
 impl Shown {
@@ -29,6 +31,8 @@ pub(crate) enum Say {
     /// It wants the rest.
     More,
     Unchanged,
+    /// The same, as the last word on the connection, which is not closed before the client does.
+    Last,
     /// A response, or a request: its head and its content.
     Instead(String, String),
     /// Whatever that is; then the connection is closed.
@@ -43,9 +47,19 @@ pub(crate) struct Scanner {
 impl Scanner {
     /// A service that wants a preview of 8 bytes.
     pub(crate) fn start(say: impl Fn(&Shown) -> Say + Send + Sync + 'static) -> Scanner {
+        Scanner::with("Preview: 8\r\n", say)
+    }
+
+    /// A service that says this of itself.
+    pub(crate) fn with(
+        options: &'static str,
+        say: impl Fn(&Shown) -> Say + Send + Sync + 'static,
+    ) -> Scanner {
         let seen: Arc<Mutex<Vec<Shown>>> = Arc::default();
         let noted = Arc::clone(&seen);
-        let address = origin::raw(move |_, stream| serve(stream, &say, &noted).unwrap_or_default());
+        let address = origin::raw(move |_, stream| {
+            serve(stream, options, &say, &noted).unwrap_or_default();
+        });
         Scanner { address, seen }
     }
 
@@ -55,23 +69,26 @@ impl Scanner {
     }
 }
 
-const OPTIONS: &str = "ICAP/1.0 200 OK\r\nMethods: REQMOD, RESPMOD\r\nISTag: \"t\"\r\nPreview: 8\r\n\
-                       Encapsulated: null-body=0\r\n\r\n";
 const UNCHANGED: &str =
     "ICAP/1.0 204 No Content\r\nISTag: \"t\"\r\nEncapsulated: null-body=0\r\n\r\n";
+const LAST: &str = "ICAP/1.0 204 No Content\r\nISTag: \"t\"\r\nConnection: Keep-Nothing, Close\r\n\
+                    Encapsulated: null-body=0\r\n\r\n";
 
 fn serve(
     mut stream: TcpStream,
+    options: &str,
     say: &(impl Fn(&Shown) -> Say + Send + Sync + 'static),
     noted: &Mutex<Vec<Shown>>,
 ) -> std::io::Result<()> {
     let mut buffer = Vec::new();
-    loop {
+    for before in 0.. {
         let icap = until(&mut stream, &mut buffer, "\r\n\r\n")?;
-        let mut shown = Shown { icap, heads: String::new(), body: String::new(), is_whole: false };
+        let (heads, body) = (String::new(), String::new());
+        let mut shown = Shown { icap, heads, body, is_whole: false, before };
         if shown.is_options() {
             noted.lock().unwrap().push(shown);
-            stream.write_all(OPTIONS.as_bytes())?;
+            let said = "Methods: REQMOD, RESPMOD\r\nISTag: \"t\"\r\nEncapsulated: null-body=0";
+            write!(stream, "ICAP/1.0 200 OK\r\n{options}{said}\r\n\r\n")?;
             continue;
         }
         let encapsulated = shown.icap.lines().find_map(|line| line.strip_prefix("Encapsulated: "));
@@ -83,18 +100,24 @@ fn serve(
         }
         shown.heads = String::from_utf8(buffer.drain(..heads_len).collect()).unwrap();
         let previews = shown.icap.contains("Preview: ");
-        shown.is_whole = !has_body || body(&mut stream, &mut buffer, &mut shown.body)? || !previews;
+        shown.is_whole =
+            !has_body || content(&mut stream, &mut buffer, &mut shown.body)? || !previews;
         let mut said = say(&shown);
         if let Say::More = said {
             assert!(!shown.is_whole, "there is no more");
             stream.write_all(b"ICAP/1.0 100 Continue\r\n\r\n")?;
-            body(&mut stream, &mut buffer, &mut shown.body)?;
+            content(&mut stream, &mut buffer, &mut shown.body)?;
             shown.is_whole = true;
             said = say(&shown);
         }
         noted.lock().unwrap().push(shown);
         match said {
             Say::Unchanged => stream.write_all(UNCHANGED.as_bytes())?,
+            Say::Last => {
+                stream.write_all(LAST.as_bytes())?;
+                let more = stream.read(&mut [0; 1])?;
+                assert_eq!(more, 0, "something comes behind the last word");
+            }
             Say::Instead(head, content) => {
                 let kind = if head.starts_with("HTTP/") { "res" } else { "req" };
                 let text = format!(
@@ -110,10 +133,15 @@ fn serve(
             Say::More => panic!("there is no more"),
         }
     }
+    Ok(())
 }
 
 /// Reads chunks to the end of what is shown; tells whether that is all.
-fn body(stream: &mut TcpStream, buffer: &mut Vec<u8>, body: &mut String) -> std::io::Result<bool> {
+fn content(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+    body: &mut String,
+) -> std::io::Result<bool> {
     loop {
         let line = until(stream, buffer, "\r\n")?;
         let (len, extension) = line.trim_end().split_once(';').unwrap_or((line.trim_end(), ""));
