@@ -146,6 +146,11 @@ impl Socket {
         self.enter(Phase::Idle);
     }
 
+    /// Whether the connection is HTTP/2.
+    pub fn is_multiplexed(&self) -> bool {
+        self.multiplexed.load(Relaxed)
+    }
+
     /// Declares the connection encrypted.
     pub fn set_encrypted(&self) {
         self.encrypted.store(true, Relaxed);
@@ -293,10 +298,6 @@ impl Socket {
     #[inline]
     pub(crate) fn write_blocked(&self, blocked: bool) {
         note(&self.write_blocked_since, blocked, &self.clock);
-    }
-
-    pub(crate) fn is_multiplexed(&self) -> bool {
-        self.multiplexed.load(Relaxed)
     }
 
     pub(crate) fn has_body_left(&self) -> bool {

@@ -168,6 +168,15 @@ impl ResponseBody {
         }
     }
 
+    /// Whether a body that hyper says has ended has not. A stream that is reset with NO_ERROR is
+    /// over for it, be it behind the end of a response or before (RFC 9113, section 8.1).
+    fn is_cut_short(&self) -> bool {
+        match &self.source {
+            Source::Http2 { incoming, .. } => !self.bodiless && !incoming.is_end_stream(),
+            _ => self.size_left().lower() > 0,
+        }
+    }
+
     /// Gives the connection back.
     fn finish(&mut self) {
         self.has_come();
@@ -228,10 +237,8 @@ impl Body for ResponseBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(None) => {
-                // hyper takes a stream reset with NO_ERROR for the end of the body, which it
-                // need not be (RFC 9113, section 8.1).
-                if this.lease.is_some() && this.size_hint().lower() > 0 {
-                    let cause = "the stream ended before the declared length";
+                if this.lease.is_some() && this.is_cut_short() {
+                    let cause = "the stream was reset before the body's end";
                     return Poll::Ready(Some(Err(this.fail(ErrorKind::Truncated, cause))));
                 }
                 this.finish();

@@ -250,11 +250,15 @@ async fn a_refused_stream_is_sent_again_whatever_the_method() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_before_its_declared_length_is_truncated() {
-    for reason in [h2::Reason::NO_ERROR, h2::Reason::CANCEL] {
+async fn a_stream_that_is_reset_before_its_end_is_truncated() {
+    let reasons = [h2::Reason::NO_ERROR, h2::Reason::CANCEL];
+    for (reason, declares) in reasons.into_iter().flat_map(|one| [(one, true), (one, false)]) {
         let address = origin_streams(move |_, mut respond| {
-            let head = Response::builder().header("content-length", "10").body(()).unwrap();
-            let mut body = respond.send_response(head, false).unwrap();
+            let head = match declares {
+                true => Response::builder().header("content-length", "10"),
+                false => Response::builder(),
+            };
+            let mut body = respond.send_response(head.body(()).unwrap(), false).unwrap();
             body.send_data(Bytes::from_static(b"half"), false).unwrap();
             tokio::spawn(async move {
                 tokio::time::sleep(SHORT).await;
@@ -266,6 +270,28 @@ async fn a_stream_that_ends_before_its_declared_length_is_truncated() {
         let error = text(&group, get("/")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Truncated, "{reason}: {error}");
         assert_eq!(status(&group, 0).in_flight, 0);
+    }
+}
+
+/// A server may answer before it has read everything, and want no more (RFC 9113, section 8.1).
+#[tokio::test]
+async fn a_stream_that_is_reset_behind_its_end_is_whole() {
+    let address = origin_streams(move |_, mut respond| {
+        let mut body = respond.send_response(Response::new(()), false).unwrap();
+        body.send_data(Bytes::from_static(b"whole"), true).unwrap();
+        tokio::spawn(async move {
+            tokio::time::sleep(SHORT).await;
+            body.send_reset(h2::Reason::NO_ERROR);
+        });
+    })
+    .await;
+    let group = group(&http2(address));
+    let content: &str = String::leak("x".repeat(1 << 20));
+    for request in [get("/"), post(content)] {
+        let response = send(&group, request).await.unwrap();
+        // It is read after the reset has come.
+        tokio::time::sleep(3 * SHORT).await;
+        assert_eq!(finish(response).await.unwrap().0, "whole");
     }
 }
 

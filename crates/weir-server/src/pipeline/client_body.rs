@@ -32,6 +32,11 @@ pub(super) struct TooSlow {
     min_rate: u64,
 }
 
+/// The body was given up by its client (RFC 9113 §8.1).
+#[derive(Debug, thiserror::Error)]
+#[error("request body cut short: its stream was reset")]
+struct CutShort;
+
 /// Tells, after the body is gone into a request, whether it was Weir that ended it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict(Arc<Fate>);
@@ -137,6 +142,10 @@ impl Body for ClientBody {
             if let Some(pace) = self.pace() {
                 pace.moved(Instant::now(), data.len());
             }
+        }
+        if frame.is_none() && self.socket.is_multiplexed() && !self.incoming.is_end_stream() {
+            // hyper takes a reset with NO_ERROR for the end.
+            return Poll::Ready(Some(Err(CutShort.into())));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
     }

@@ -25,7 +25,7 @@ use weir_http::request::validate_connect;
 use super::refuse::{self, Barred, Refusal};
 use super::relay::{self, Limits};
 use super::route::{self, Unrouted};
-use super::{admit, forward_mode, refuse_unrouted, refused};
+use super::{admit, forward_mode, refuse_unrouted, refused, stream_end};
 use crate::body::{Content, ReplyBody};
 use crate::connection::{Connection, Reply, serve_bytes, serve_http2};
 use crate::live::{Live, Origin, Route, Word};
@@ -160,7 +160,7 @@ async fn open(
     };
     tokio::spawn(async move {
         match client.await {
-            Ok(client) => join(TokioIo::new(client), origin, limits, breaks, record, tunnel).await,
+            Ok(client) => join(client, origin, limits, breaks, record, tunnel).await,
             Err(cause) => tracing::debug!(%cause, "no tunnel"),
         }
     });
@@ -261,7 +261,7 @@ enum Breaks {
 /// Passes bytes to the tunnel's end. One that breaks on one side is reset on the other, so that
 /// nobody takes what he has for the whole (RFC 9113 §8.5).
 async fn join(
-    mut client: TokioIo<Upgraded>,
+    client: Upgraded,
     mut origin: TcpStream,
     limits: Limits,
     breaks: Breaks,
@@ -269,6 +269,7 @@ async fn join(
     tunnel: Tunnel,
 ) {
     let open = record.connection().stays_open();
+    let mut client = stream_end::Client::new(TokioIo::new(client));
     if matches!(breaks, Breaks::Connection) {
         record.connection().socket.set_tunnel();
     }

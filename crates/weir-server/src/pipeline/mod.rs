@@ -36,6 +36,7 @@ mod route;
 mod select;
 mod settled;
 mod shown;
+mod stream_end;
 mod streamed;
 mod tunnel;
 mod unread;

@@ -152,6 +152,44 @@ fn a_tunnel_that_breaks_is_reset() {
     });
 }
 
+/// Whatever a client says it resets a stream for, its server does not take what came for the whole.
+#[test]
+fn a_stream_that_is_reset_is_no_end() {
+    let (_weir, proxy, _admin) = tunnels("");
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let to = super::common::origin::raw(move |_, mut stream| {
+        let mut all = Vec::new();
+        let ended = std::io::Read::read_to_end(&mut stream, &mut all);
+        tell.lock().unwrap().send((all, ended.is_ok())).unwrap();
+    });
+    let to = to.to_string();
+    run(async {
+        let mut client = speak(TcpStream::connect(proxy).await.unwrap()).await;
+        for reason in [
+            None,
+            Some(h2::Reason::CANCEL),
+            Some(h2::Reason::NO_ERROR),
+            Some(h2::Reason::INTERNAL_ERROR),
+        ] {
+            let (status, tunnel, mut sender) = begin(&mut client, Method::CONNECT, &to).await;
+            assert_eq!(status, 200);
+            sender.send_data(Bytes::from_static(b"half"), reason.is_none()).unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            reason.into_iter().for_each(|reason| sender.send_reset(reason));
+            let received = || told.try_recv().ok();
+            let (all, is_end) = loop {
+                match received() {
+                    Some(received) => break received,
+                    None => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+                }
+            };
+            assert_eq!((&*all, is_end), (&b"half"[..], reason.is_none()), "{reason:?}");
+            drop(tunnel);
+        }
+    });
+}
+
 #[test]
 fn streams_lead_where_they_may() {
     let (_weir, proxy, _admin) = tunnels("");

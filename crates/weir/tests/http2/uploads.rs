@@ -88,3 +88,34 @@ async fn a_stream_that_is_reset_is_forgotten() {
     let asked: Vec<String> = origin.take().iter().map(|asked| asked.line()).collect();
     assert_eq!(asked, ["GET /page HTTP/1.1"]);
 }
+
+/// Whatever it says that it is reset for, and whether its upstream has been asked by then or not.
+#[tokio::test]
+async fn a_stream_that_is_reset_is_no_whole_request() {
+    let origin = lengths();
+    let (_weir, address) = front(&origin, "limits body-buffer=\"64KiB\"");
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    for len in [10, 200_000] {
+        for reason in [h2::Reason::NO_ERROR, h2::Reason::CANCEL] {
+            client = client.ready().await.unwrap();
+            let request = Request::post("http://localhost/up").body(()).unwrap();
+            let (answer, mut body) = client.send_request(request, false).unwrap();
+            body.reserve_capacity(len);
+            let mut left = Bytes::from(pattern(len));
+            while !left.is_empty() {
+                let room = std::future::poll_fn(|cx| body.poll_capacity(cx)).await.unwrap();
+                let piece = left.split_to(room.unwrap().min(left.len()));
+                body.send_data(piece, false).unwrap();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            body.send_reset(reason);
+            assert!(answer.await.is_err(), "{len} {reason}");
+        }
+    }
+    let (sender, _connection) = connect(address).await;
+    assert_eq!(get(&sender, "/page").await.body, "0");
+    let asked: Vec<String> = origin.take().iter().map(|asked| asked.line()).collect();
+    assert_eq!(asked, ["GET /page HTTP/1.1"]);
+}
