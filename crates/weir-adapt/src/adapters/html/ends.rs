@@ -6,20 +6,21 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
-use memchr::{memchr, memmem, memrchr};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 
-use super::open::{Ended, Open};
+use super::open::{Begun, Ended, Open};
 
-/// A tag that is longer is not understood, nor anything behind it.
-const TAG_BYTES_MAX: usize = 64 << 10;
+/// A name that is longer is not understood, nor anything behind it.
+const NAME_BYTES_MAX: usize = 64 << 10;
 
 /// By what tags that are not the page's are known: no page can have it.
 static MARK: LazyLock<String> =
     LazyLock::new(|| format!(" {:016x}>", RandomState::new().build_hasher().finish()));
 
-/// Elements whose content is text up to their end tag (WHATWG HTML, section 13.2.6.4).
-const RAW: [&str; 8] =
-    ["iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"];
+/// Elements whose content is text up to their end tag (WHATWG HTML, section 13.2.6.4), for browsers
+/// that run scripts.
+const RAW: [&str; 9] =
+    ["iframe", "noembed", "noframes", "noscript", "script", "style", "textarea", "title", "xmp"];
 
 /// Finds the ends that a page leaves out, on its way to the parser.
 #[derive(Debug, Default)]
@@ -34,11 +35,37 @@ pub(super) struct Ends {
 enum Inside {
     #[default]
     Markup,
+    /// A tag, behind its name.
+    Tag(Attributes, Then),
     Comment,
+    /// Text of SVG or MathML that is marked as such.
+    Cdata,
     /// The content of such an element.
     Raw(&'static str),
     /// What nobody understands.
     Anything,
+}
+
+/// Where in a tag (WHATWG HTML, sections 13.2.5.32 to 40).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attributes {
+    BeforeName,
+    Name,
+    AfterName,
+    BeforeValue,
+    Value,
+    Quoted(u8),
+    Slash,
+}
+
+/// What follows a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Markup,
+    /// The content of such an element.
+    Raw(&'static str),
+    /// That of one of SVG or MathML, which has none if its tag ends with a slash.
+    Foreign,
 }
 
 /// What the parser is told.
@@ -51,13 +78,12 @@ pub(super) enum Part<'a> {
 
 /// Something that begins with `<`.
 enum Token<'a> {
-    Tag {
-        name: &'a [u8],
-        is_end: bool,
-        bytes: usize,
-    },
-    /// The beginning of a comment.
+    /// The beginning of a tag, up to the end of its name.
+    Tag { name: &'a [u8], is_end: bool },
+    /// That of a comment.
     Comment,
+    /// That of text in SVG or MathML.
+    Cdata,
     /// Text, or what browsers pass over; so many bytes.
     Other(usize),
     /// Not all of it has come.
@@ -77,7 +103,7 @@ impl Ends {
             bytes.drain(..bytes.len() - left);
             self.held = bytes;
         }
-        if self.held.len() > TAG_BYTES_MAX {
+        if self.held.len() > NAME_BYTES_MAX {
             self.inside = Inside::Anything;
             tell(Part::Page(&std::mem::take(&mut self.held)));
         }
@@ -101,7 +127,9 @@ impl Ends {
             let rest = &bytes[at..];
             let found = match self.inside {
                 Inside::Markup => memchr(b'<', rest),
-                Inside::Comment => memmem::find(rest, b"-->"),
+                Inside::Tag(ref mut state, _) => state.find_end(rest),
+                Inside::Comment => find_comment_end(rest),
+                Inside::Cdata => memmem::find(rest, b"]]>").map(|at| at + 3),
                 Inside::Raw(name) => find_end(rest, name),
                 Inside::Anything => None,
             };
@@ -110,36 +138,30 @@ impl Ends {
             };
             at += found;
             match self.inside {
-                Inside::Markup => match token(&bytes[at..]) {
+                Inside::Markup => match token(&bytes[at..], &self.open) {
                     Token::Part => break at,
                     Token::Other(len) => at += len,
                     Token::Comment => {
                         self.inside = Inside::Comment;
-                        // `<!-->` is a whole one.
-                        at += 2;
+                        at += COMMENT.len();
                     }
-                    Token::Tag { name, is_end, bytes: len } => {
-                        let ended = match is_end {
-                            true => self.open.end(name),
-                            false => self.open.start(name),
-                        };
+                    Token::Cdata => {
+                        self.inside = Inside::Cdata;
+                        at += CDATA.len();
+                    }
+                    Token::Tag { name, is_end } => {
+                        let ended = self.tag(name, is_end);
                         if !ended.is_empty() {
                             tell(Part::Page(&bytes[told..at]));
                             told = at;
                             end_all(ended, tell);
                         }
-                        at += len;
-                        if !is_end && let Some(name) = raw(name) {
-                            self.inside = Inside::Raw(name);
-                        }
+                        at += 1 + usize::from(is_end) + name.len();
                     }
                 },
-                Inside::Comment => {
-                    self.inside = Inside::Markup;
-                    at += 3;
-                }
-                // Its end tag is the next token.
-                Inside::Raw(_) | Inside::Anything => self.inside = Inside::Markup,
+                Inside::Tag(state, then) => self.inside = self.behind(state, then),
+                // The end tag of raw text is the next token.
+                _ => self.inside = Inside::Markup,
             }
         };
         if end > told {
@@ -147,14 +169,67 @@ impl Ends {
         }
         &bytes[end..]
     }
+
+    /// A tag begins; what ends before it.
+    fn tag(&mut self, name: &[u8], is_end: bool) -> Ended {
+        let (ended, then) = match is_end {
+            true => (self.open.end(name), Then::Markup),
+            false => {
+                let ended = self.open.start(name);
+                let then = match self.open.begun() {
+                    Begun::Html => raw(name).map_or(Then::Markup, Then::Raw),
+                    Begun::Foreign | Begun::Followed => Then::Foreign,
+                };
+                (ended, then)
+            }
+        };
+        self.inside = Inside::Tag(Attributes::BeforeName, then);
+        ended
+    }
+
+    /// What follows a tag that has ended in this state.
+    fn behind(&mut self, state: Attributes, then: Then) -> Inside {
+        match then {
+            Then::Raw(name) => return Inside::Raw(name),
+            Then::Foreign if state == Attributes::Slash => self.open.end_empty(),
+            Then::Foreign | Then::Markup => {}
+        }
+        Inside::Markup
+    }
+}
+
+impl Attributes {
+    /// What follows the `>` that ends the tag; until then, the state it has come to.
+    fn find_end(&mut self, bytes: &[u8]) -> Option<usize> {
+        use Attributes::{AfterName, BeforeName, BeforeValue, Name, Quoted, Slash, Value};
+        for (at, byte) in bytes.iter().enumerate() {
+            let is_space = byte.is_ascii_whitespace();
+            *self = match (*self, byte) {
+                (Quoted(mark), byte) if mark == *byte => BeforeName,
+                (state @ Quoted(_), _) => state,
+                (_, b'>') => return Some(at + 1),
+                (BeforeValue, b'"' | b'\'') => Quoted(*byte),
+                (state @ (BeforeName | AfterName | BeforeValue), _) if is_space => state,
+                (Slash, _) if is_space => BeforeName,
+                (Name, _) if is_space => AfterName,
+                (Value, _) if is_space => BeforeName,
+                (BeforeName | Name | AfterName | Slash, b'/') => Slash,
+                (Name | AfterName, b'=') => BeforeValue,
+                (BeforeName | Name | AfterName | Slash, _) => Name,
+                (BeforeValue | Value, _) => Value,
+            };
+        }
+        None
+    }
 }
 
 impl Inside {
     /// Bytes at the end of a piece that may be the beginning of what is looked for.
     fn kept(self, rest: &[u8]) -> usize {
         let most = match self {
-            Inside::Markup | Inside::Anything => 0,
-            Inside::Comment => 2,
+            Inside::Markup | Inside::Tag(..) | Inside::Anything => 0,
+            Inside::Comment => 3,
+            Inside::Cdata => 2,
             // `</`, the name, and what stands behind it.
             Inside::Raw(name) => name.len() + 2,
         };
@@ -182,13 +257,24 @@ fn find_end(bytes: &[u8], name: &str) -> Option<usize> {
     })
 }
 
+/// What follows the end of a comment (WHATWG HTML, sections 13.2.5.50 to 52).
+fn find_comment_end(bytes: &[u8]) -> Option<usize> {
+    let is_end = |at: &usize| bytes[..*at].ends_with(b"--") || bytes[..*at].ends_with(b"--!");
+    memchr_iter(b'>', bytes).find(is_end).map(|at| at + 1)
+}
+
+const COMMENT: &[u8] = b"<!--";
+const CDATA: &[u8] = b"<![CDATA[";
+
 /// What begins with the `<` that `bytes` begin with (WHATWG HTML, section 13.2.5.6).
-fn token(bytes: &[u8]) -> Token<'_> {
+fn token<'a>(bytes: &'a [u8], open: &Open) -> Token<'a> {
     let is_end = match bytes.get(1) {
         None => return Token::Part,
         Some(b'/') => true,
-        Some(b'!') if bytes.starts_with(b"<!--") => return Token::Comment,
-        Some(b'!') if b"<!--".starts_with(bytes) => return Token::Part,
+        Some(b'!') if bytes.starts_with(COMMENT) => return comment(bytes),
+        Some(b'!') if COMMENT.starts_with(bytes) => return Token::Part,
+        Some(b'!') if bytes.starts_with(CDATA) && open.is_foreign() => return Token::Cdata,
+        Some(b'!') if CDATA.starts_with(bytes) && open.is_foreign() => return Token::Part,
         Some(b'!' | b'?') => return up_to_end(bytes),
         Some(byte) if byte.is_ascii_alphabetic() => false,
         Some(_) => return Token::Other(1),
@@ -201,42 +287,20 @@ fn token(bytes: &[u8]) -> Token<'_> {
     }
     let ends_name = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>');
     let Some(len) = bytes[start..].iter().position(ends_name) else { return Token::Part };
-    let name = &bytes[start..start + len];
-    let attributes = &bytes[start + len..];
-    end_of_tag(attributes).map_or(Token::Part, |at| {
-        let bytes = start + len + at + 1;
-        Token::Tag { name, is_end, bytes }
-    })
+    Token::Tag { name: &bytes[start..start + len], is_end }
 }
 
-/// Where in a tag's attributes the `>` is that ends it (WHATWG HTML, sections 13.2.5.32 to 40).
-fn end_of_tag(attributes: &[u8]) -> Option<usize> {
-    enum At {
-        BeforeName,
-        Name,
-        AfterName,
-        BeforeValue,
-        Value,
-        Quoted(u8),
+/// Two comments are whole though their beginning and their end are one.
+fn comment(bytes: &[u8]) -> Token<'_> {
+    for whole in [&b"<!-->"[..], b"<!--->"] {
+        if bytes.starts_with(whole) {
+            return Token::Other(whole.len());
+        }
+        if whole.starts_with(bytes) {
+            return Token::Part;
+        }
     }
-    let mut state = At::BeforeName;
-    for (at, byte) in attributes.iter().enumerate() {
-        let is_space = byte.is_ascii_whitespace();
-        state = match (state, byte) {
-            (At::Quoted(mark), byte) if mark == *byte => At::BeforeName,
-            (state @ At::Quoted(_), _) => state,
-            (_, b'>') => return Some(at),
-            (At::BeforeValue, b'"' | b'\'') => At::Quoted(*byte),
-            (state @ (At::BeforeName | At::AfterName | At::BeforeValue), _) if is_space => state,
-            (At::Name, _) if is_space => At::AfterName,
-            (At::Value, _) if is_space => At::BeforeName,
-            (At::BeforeName | At::Name | At::AfterName, b'/') => At::BeforeName,
-            (At::Name | At::AfterName, b'=') => At::BeforeValue,
-            (At::BeforeName | At::Name | At::AfterName, _) => At::Name,
-            (At::BeforeValue | At::Value, _) => At::Value,
-        };
-    }
-    None
+    Token::Comment
 }
 
 fn up_to_end(bytes: &[u8]) -> Token<'_> {

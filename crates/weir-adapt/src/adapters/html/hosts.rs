@@ -81,8 +81,13 @@ fn change(
 ) -> Result<bool, lol_html::errors::AttributeNameError> {
     let is_meta = element.tag_name() == "meta";
     let mut changes: Vec<(String, String)> = Vec::new();
-    for attribute in element.attributes() {
+    let attributes = element.attributes();
+    for (at, attribute) in attributes.iter().enumerate() {
         let name = attribute.name();
+        // Browsers take the first of several.
+        if attributes[..at].iter().any(|before| before.name() == name) {
+            continue;
+        }
         let is_url = URLS.contains(&&*name) || (is_meta && name == "content");
         let is_list = LISTS.contains(&&*name);
         if !is_url && !is_list {
@@ -114,17 +119,27 @@ fn url(text: &str, hosts: &[Host]) -> Option<String> {
         }
         _ => return None,
     };
-    let end = rest.find(['/', '?', '#', '\\', ' ']).unwrap_or(rest.len());
+    let ends = |letter: char| letter.is_ascii_whitespace() || "/?#\\".contains(letter);
+    let end = rest.find(ends).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let host = hosts.iter().find(|host| host.from.eq_ignore_ascii_case(authority))?;
     Some(match host.to.as_str() {
-        "" if path.is_empty() || !path.starts_with('/') => format!("/{path}"),
-        // Two slashes would begin a host.
-        "" if path.starts_with("//") => format!("/.{path}"),
+        "" if begins_host(path) => format!("/.{path}"),
+        "" if !path.starts_with('/') => format!("/{path}"),
         "" => path.to_owned(),
         to if to.contains("//") => format!("{to}{path}"),
         to => format!("{scheme}//{to}{path}"),
     })
+}
+
+/// Whether a path might be a host without anything before it: by two slashes, which may be the
+/// other way round, written as references, or have what browsers pass over between them (WHATWG
+/// URL, section 4.4).
+fn begins_host(path: &str) -> bool {
+    let rest = path.strip_prefix('/').unwrap_or(path);
+    let is_harmless =
+        |letter: char| letter.is_ascii_alphanumeric() || "-._~%?#@:!$()*+,;= ".contains(letter);
+    !rest.is_empty() && !rest.starts_with(is_harmless)
 }
 
 /// `url 2x, url 400w`: each candidate ends with a comma that follows white space or the descriptor;
@@ -145,18 +160,21 @@ fn list(text: &str, hosts: &[Host]) -> Option<String> {
     changed.then_some(joined)
 }
 
-/// `5; url=https://…`, or a URL alone.
+/// `5; url=https://…` (WHATWG HTML, section 4.2.5.3), or a URL alone.
 fn redirection(text: &str, hosts: &[Host]) -> Option<String> {
-    let at = text.to_ascii_lowercase().find("url=").map(|at| at + 4);
-    match at {
-        None => url(text, hosts),
-        Some(at) => {
-            let (head, tail) = text.split_at(at);
-            let quote = tail.len() - tail.trim_start_matches(['\'', '"', ' ']).len();
-            let (quote, tail) = tail.split_at(quote);
-            url(tail, hosts).map(|new| format!("{head}{quote}{new}"))
-        }
+    let after_time =
+        text.trim_ascii_start().trim_start_matches(|at: char| at.is_ascii_digit() || at == '.');
+    let has_time = after_time.len() < text.trim_ascii_start().len();
+    if !has_time {
+        return url(text, hosts);
     }
+    let rest =
+        after_time.trim_start_matches(|at: char| at.is_ascii_whitespace() || ";,".contains(at));
+    let named = rest.get(..3).filter(|name| name.eq_ignore_ascii_case("url"));
+    let named = named.and_then(|_| rest[3..].trim_ascii_start().strip_prefix('='));
+    let tail = named.unwrap_or(rest).trim_start_matches(['\'', '"', ' ']);
+    let head = &text[..text.len() - tail.len()];
+    url(tail, hosts).map(|new| format!("{head}{new}"))
 }
 
 #[cfg(test)]
@@ -184,6 +202,12 @@ mod tests {
             ("https://here.example", Some("/")),
             ("https://here.example?q", Some("/?q")),
             ("https://here.example//evil.example/", Some("/.//evil.example/")),
+            ("https://here.example/\\evil.example/", Some("/./\\evil.example/")),
+            ("https://here.example\\evil.example/", Some("/.\\evil.example/")),
+            ("https://here.example/&#47;evil.example/", Some("/./&#47;evil.example/")),
+            ("https://here.example/\t/evil.example/", Some("/./\t/evil.example/")),
+            ("https://here.example#a", Some("/#a")),
+            ("https://old.example\n", Some("https://new.example\n")),
             ("https://old.example:443/", None),
             ("https://old.example.evil.example/", None),
             ("https://not-old.example/", None),
@@ -208,6 +232,9 @@ mod tests {
         for (old, new) in [
             ("3; URL=https://old.example/x", Some("3; URL=https://new.example/x")),
             ("0;url='//old.example/'", Some("0;url='//new.example/'")),
+            ("5; Url = https://old.example/", Some("5; Url = https://new.example/")),
+            ("5;https://old.example/", Some("5;https://new.example/")),
+            ("5", None),
             ("https://old.example/card.png", Some("https://new.example/card.png")),
             ("a text about https://old.example/", None),
         ] {

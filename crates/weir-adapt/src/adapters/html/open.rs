@@ -25,13 +25,14 @@ macro_rules! tags {
 tags! {
     Address "address", Applet "applet", Article "article", Aside "aside", Blockquote "blockquote",
     Body "body", Button "button", Caption "caption", Center "center", Colgroup "colgroup", Dd "dd",
-    Details "details", Dialog "dialog", Dir "dir", Div "div", Dl "dl", Dt "dt", Fieldset "fieldset",
-    Figcaption "figcaption", Figure "figure", Footer "footer", Form "form", H1 "h1", H2 "h2",
+    Desc "desc", Details "details", Dialog "dialog", Dir "dir", Div "div", Dl "dl", Dt "dt", Fieldset "fieldset",
+    Figcaption "figcaption", Figure "figure", Footer "footer", ForeignObject "foreignobject",
+    Form "form", H1 "h1", H2 "h2",
     H3 "h3", H4 "h4", H5 "h5", H6 "h6", Head "head", Header "header", Hgroup "hgroup", Hr "hr",
-    Html "html", Li "li", Listing "listing", Main "main", Marquee "marquee", Menu "menu", Nav "nav",
+    Html "html", Li "li", Listing "listing", Main "main", Marquee "marquee", Math "math", Menu "menu", Nav "nav",
     Object "object", Ol "ol", Optgroup "optgroup", Option "option", P "p", Pre "pre", Rp "rp",
-    Rt "rt", Search "search", Section "section", Select "select", Summary "summary", Table "table",
-    Tbody "tbody", Td "td", Template "template", Tfoot "tfoot", Th "th", Thead "thead", Tr "tr",
+    Rt "rt", Search "search", Section "section", Select "select", Summary "summary", Svg "svg", Table "table",
+    Tbody "tbody", Td "td", Template "template", Tfoot "tfoot", Th "th", Thead "thead", Title "title", Tr "tr",
     Ul "ul",
 }
 
@@ -41,8 +42,56 @@ const OF_HEADS: [&str; 11] = [
     "template", "title",
 ];
 
+/// Elements that end SVG and MathML which they are not part of (WHATWG HTML, section 13.2.6.5).
+const OF_HTML: [&str; 44] = [
+    "b",
+    "big",
+    "blockquote",
+    "body",
+    "br",
+    "center",
+    "code",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "embed",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "head",
+    "hr",
+    "i",
+    "img",
+    "li",
+    "listing",
+    "menu",
+    "meta",
+    "nobr",
+    "ol",
+    "p",
+    "pre",
+    "ruby",
+    "s",
+    "small",
+    "span",
+    "strike",
+    "strong",
+    "sub",
+    "sup",
+    "table",
+    "tt",
+    "u",
+    "ul",
+    "var",
+];
+
 /// So deep are pages followed.
-const DEPTH_MAX: usize = 256;
+const DEPTH_MAX: usize = 512;
 
 /// The elements that are open at a place in a page.
 #[derive(Debug, Default)]
@@ -50,6 +99,18 @@ pub(super) struct Open {
     stack: Vec<Tag>,
     /// It has become too deep: nothing is known any more.
     is_lost: bool,
+    begun: Begun,
+}
+
+/// What the last element is that has begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Begun {
+    #[default]
+    Html,
+    /// One of SVG or MathML, which is not followed.
+    Foreign,
+    /// One that is.
+    Followed,
 }
 
 /// The elements that end at a place though the page does not say so.
@@ -58,7 +119,7 @@ pub(super) type Ended = Vec<Tag>;
 impl Tag {
     /// By its name, in letters of any size.
     fn of(name: &[u8]) -> Option<Tag> {
-        let mut lower = [0; 10];
+        let mut lower = [0; 13];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
@@ -84,6 +145,16 @@ impl Tag {
     fn is_scope(self) -> bool {
         use Tag::{Applet, Caption, Html, Marquee, Object, Table, Td, Template, Th};
         matches!(self, Applet | Caption | Html | Marquee | Object | Table | Td | Template | Th)
+            || self.holds_html()
+    }
+
+    /// Whether it is an element of SVG that has HTML in it.
+    fn holds_html(self) -> bool {
+        matches!(self, Tag::Desc | Tag::ForeignObject | Tag::Title)
+    }
+
+    fn is_foreign(self) -> bool {
+        matches!(self, Tag::Math | Tag::Svg)
     }
 
     /// Whether an end tag of this one is not for one that lies below `other`.
@@ -106,33 +177,85 @@ impl Open {
     /// An element begins; what ends before it.
     pub(super) fn start(&mut self, name: &[u8]) -> Ended {
         let mut ended = Ended::new();
+        self.begun = Begun::Html;
+        if self.is_foreign() && !self.start_foreign(name, &mut ended) {
+            return ended;
+        }
         let is_of_head = || OF_HEADS.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(name));
         if self.top_is(&[Tag::Head]) && !is_of_head() {
             self.close(self.stack.len() - 1, &mut ended);
         }
-        let Some(tag) = Tag::of(name).filter(|_| !self.is_lost) else { return ended };
+        let tag = Tag::of(name).filter(|tag| !self.is_lost && !tag.holds_html());
+        let Some(tag) = tag else { return ended };
         let has_place = self.end_alike(tag, &mut ended);
         if tag.ends_paragraphs()
             && let Some(at) = self.find(Tag::P)
         {
             self.close(at, &mut ended);
         }
+        if has_place && tag != Tag::Hr {
+            self.push(tag);
+        }
+        if tag.is_foreign() {
+            self.begun = Begun::Followed;
+        }
+        ended
+    }
+
+    /// What the last element is that has begun.
+    pub(super) fn begun(&self) -> Begun {
+        self.begun
+    }
+
+    fn push(&mut self, tag: Tag) {
         if self.stack.len() >= DEPTH_MAX {
             self.is_lost = true;
             self.stack.clear();
         }
-        if has_place && !self.is_lost && tag != Tag::Hr {
+        if !self.is_lost {
             self.stack.push(tag);
         }
-        ended
+    }
+
+    /// Whether what begins here is of SVG or MathML, or text in one of them.
+    pub(super) fn is_foreign(&self) -> bool {
+        let inner = self.stack.iter().rev().find(|tag| tag.is_foreign() || tag.is_scope());
+        inner.is_some_and(|tag| tag.is_foreign())
+    }
+
+    /// An element begins in SVG or MathML. Whether it is of HTML, and ends them.
+    fn start_foreign(&mut self, name: &[u8], ended: &mut Ended) -> bool {
+        let is_of_html = OF_HTML.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(name));
+        if is_of_html {
+            while self.is_foreign() {
+                self.close(self.stack.len() - 1, ended);
+            }
+        } else {
+            let tag = Tag::of(name).filter(|tag| tag.is_foreign() || tag.holds_html());
+            self.begun = if tag.is_some() { Begun::Followed } else { Begun::Foreign };
+            tag.into_iter().for_each(|tag| self.push(tag));
+        }
+        is_of_html
+    }
+
+    /// The element of SVG or MathML that has just begun has no content.
+    pub(super) fn end_empty(&mut self) {
+        if self.begun == Begun::Followed {
+            self.stack.pop();
+        }
     }
 
     /// There is the end tag of an element; what ends before it.
     pub(super) fn end(&mut self, name: &[u8]) -> Ended {
         let mut ended = Ended::new();
-        if let Some(at) = Tag::of(name).and_then(|tag| self.find(tag)) {
+        let Some(tag) = Tag::of(name) else { return ended };
+        if let Some(at) = self.find(tag) {
             self.close(at + 1, &mut ended);
             self.stack.pop();
+        } else if tag == Tag::Html
+            && let Some(at) = self.find(Tag::Body)
+        {
+            self.close(at, &mut ended);
         }
         ended
     }
@@ -150,7 +273,7 @@ impl Open {
             Tag::Li => self.end_item(&[Tag::Li], ended),
             Tag::Dd | Tag::Dt => self.end_item(&[Tag::Dd, Tag::Dt], ended),
             Tag::Option => self.end_top(&[Tag::Option], ended),
-            Tag::Optgroup => {
+            Tag::Optgroup | Tag::Hr => {
                 self.end_top(&[Tag::Option], ended);
                 self.end_top(&[Tag::Optgroup], ended);
             }
